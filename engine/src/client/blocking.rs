@@ -69,7 +69,7 @@ impl<'run> BlockingClient<'run> {
         let result = caller.exchange();
         *at = now();
         if result.is_ok() {
-            self.state.answered(&mut caller, *at);
+            self.state.answered(&mut caller, sent, *at);
             if let Some(measure) = &mut self.measure {
                 let status = caller.status();
                 measure.answered(status, sent, *at);

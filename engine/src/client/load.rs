@@ -12,6 +12,7 @@ use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::unit::{HOUR, MICROSECOND, MILLISECOND, SECOND, Unit};
 use crate::base::window::Window;
+use crate::client::live::latencies::LiveLatencies;
 use crate::client::measure::Measured;
 use crate::client::requirement::Requirement;
 use crate::client::show::Show;
@@ -272,8 +273,9 @@ pub struct LoadRun {
     pub show: Option<Show>,
     /// Number of requests without failures; `None` if the load ends by time.
     pub expected_requests: Option<u64>,
-    /// True to show the load on the terminal while it runs (see [`crate::client::live_line`]).
-    pub is_live: bool,
+    /// Latencies for the line that shows the load on the terminal while it runs ([`crate::client::live::line`]); `None` without
+    /// that line.
+    pub live: Option<LiveLatencies>,
 }
 
 /// An edge of the window, or a moment close to one.

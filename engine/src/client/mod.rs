@@ -8,7 +8,7 @@ pub mod event_loop;
 pub mod exchange;
 pub mod generator;
 pub mod histograms;
-pub mod live_line;
+pub mod live;
 pub mod load;
 pub mod measure;
 pub mod requirement;

@@ -60,13 +60,18 @@ impl<'run> ClientState<'run> {
         self.failures = FAILURES_IN_A_ROW;
     }
 
-    /// Notes a reply. A correct one counts if it arrived within the load's window.
-    pub fn answered(&mut self, caller: &mut Caller<'_>, at: u64) {
+    /// Notes a reply, with the moment from which its latency counts. A correct one counts if it arrived within the load's
+    /// window.
+    pub fn answered(&mut self, caller: &mut Caller<'_>, from: u64, at: u64) {
         self.left -= 1;
         self.failures = 0;
         if let Some(rejection) = caller.rejection() {
-            self.note(1, &rejection);
-        } else if self.run.window.contains(at) {
+            return self.note(1, &rejection);
+        }
+        if let Some(live) = &self.run.live {
+            live.note(self.number, at.saturating_sub(from));
+        }
+        if self.run.window.contains(at) {
             self.counted += 1;
             caller.counts();
         }

@@ -10,7 +10,7 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting};
 use crate::base::unit::Unit;
 use crate::client::blocking::BlockingClient;
-use crate::client::live_line::LiveLine;
+use crate::client::live::line::LiveLine;
 use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::client::state::ClientState;
 use crate::server::pool::report;

@@ -15,7 +15,7 @@ use crate::base::about::About;
 use crate::base::mistake::in_words;
 use crate::client::blocking::BlockingClient;
 use crate::client::edges::Edges;
-use crate::client::live_line::LiveLine;
+use crate::client::live::line::LiveLine;
 use crate::client::load::{CLIENTS, COMMON, CONNECTIONS, DURATION, LOOPS, Load, LoadRun, THINK, WARM_UP, clients};
 use crate::client::measure::Measure;
 use crate::client::state::{CONNECT_INTERVAL, ClientState, requests_each};

@@ -104,7 +104,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
         show: None,
         expected_requests: load.expected_requests(&settings),
-        is_live: false,
+        live: None,
         settings,
     }));
     (load.run)(run).unwrap();

@@ -9,6 +9,7 @@ use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
+use crate::client::live::latencies::LiveLatencies;
 use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::client::measure::Measured;
 use crate::client::show::Show;
@@ -95,7 +96,8 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     requests.client.prepare()?;
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
-    let tally = Tally::new((plan.load.item.workers)(&plan.settings))?;
+    let workers = (plan.load.item.workers)(&plan.settings);
+    let tally = Tally::new(workers)?;
     let reaped = &tally.general().reaped;
     process::count_reaped(reaped);
     let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
@@ -128,7 +130,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
         expected_requests,
-        is_live: plan.is_live,
+        live: plan.is_live.then(|| LiveLatencies::new(workers)).transpose().context(UNMAPPED)?,
     }));
     say_what_is_needed(plan, run);
     let counted_from = clock::now();

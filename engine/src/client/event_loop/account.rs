@@ -65,16 +65,11 @@ impl Account {
     /// Counts its reply, with its status if it has one, and its kind if requests have several kinds.
     pub fn answered(&mut self, request: &Request, status: Option<Status>, kind: Option<usize>, at: u64) {
         self.measure.goes(at);
-        let from = match self.counts {
-            Counts::FromSending => {
-                self.measure.answered(status, request.sent_at, at);
-                request.sent_at
-            }
-            Counts::FromItsMoment => {
-                self.measure.answered_by_schedule(status, request.moments, at);
-                request.moments.due
-            }
-        };
+        let from = self.counts_from(request);
+        match self.counts {
+            Counts::FromSending => self.measure.answered(status, from, at),
+            Counts::FromItsMoment => self.measure.answered_by_schedule(status, request.moments, at),
+        }
         if let Some(kind) = kind.filter(|_| status.is_none_or(|status| !status.is_error)) {
             self.measure.answered_of_kind(kind, from, at);
         }
@@ -86,6 +81,14 @@ impl Account {
             self.measure.goes(at);
         }
         self.measure.failed(request.moments.due);
+    }
+
+    /// Returns the moment from which a request's latency counts.
+    pub fn counts_from(&self, request: &Request) -> u64 {
+        match self.counts {
+            Counts::FromSending => request.sent_at,
+            Counts::FromItsMoment => request.moments.due,
+        }
     }
 
     /// Counts a request that its client will not send.

@@ -20,7 +20,7 @@ mod turns;
 use anyhow::{Context, Result, anyhow};
 
 use crate::client::edges::Edges;
-use crate::client::live_line::LiveLine;
+use crate::client::live::line::LiveLine;
 use crate::client::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::count::own_memory;
 use crate::sys::{process, signal, thread};

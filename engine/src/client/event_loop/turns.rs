@@ -379,7 +379,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
-        member.state.answered(caller, self.at);
+        member.state.answered(caller, self.account.counts_from(&request), self.at);
         self.account.answered(&request, caller.status(), caller.kind(), self.at);
     }
 

@@ -178,6 +178,11 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
         assert_eq!((*nothing, *rest), ("", ""), "{watched:?}");
         assert!((2..=5).contains(&shown.len()), "{watched:?}");
         assert!(shown.iter().all(|state| state.contains("/s ") && !state.contains('\n')), "{watched:?}");
+        // Of the last second, if it had enough replies for the median.
+        let median = |state: &&str| state.split("  ").find_map(|part| part.strip_prefix("p50 ")).unwrap().to_owned();
+        let medians: Vec<String> = shown.iter().map(median).filter(|median| median != "-").collect();
+        assert!(medians.iter().all(|median| (1e3..1e9).contains(&quantity(median))), "{watched:?}");
+        assert!(!medians.is_empty() || load.contains("--think"), "{watched:?}");
         let piped = run(&mut command("bytes", server.port, &options));
         assert_eq!((piped.status, piped.errors.as_str()), (Some(0), ""));
         let labels = |ran: &Ran| -> Vec<String> {

@@ -1,11 +1,11 @@
 //! The line on a terminal that shows a load while it runs.
 //!
-//! Its cost: the line has a thread, which wakes four times a second and reads the tally, as many relaxed loads as the tally has
-//! counters. Clients take no lock for it and do nothing else; a counter's cache line that was read comes back at the next
-//! increment, about 100 ns, four times a second for each client thread. Reading and printing take some 50 µs of a CPU that the
-//! load may use, so about 0.02 % of it, which the load's CPU time and counters include. If a reading takes longer, as with very
-//! many client threads, the thread sleeps longer: it never takes more than a thousandth of a CPU. Percentiles are left out, since
-//! each client thread has its histogram to itself.
+//! Its cost: the line has a thread, which wakes four times a second and reads the tally and the buckets of [`LiveLatencies`],
+//! as many relaxed loads as they have counters. Clients take no lock for it, and count each latency once more; a counter's cache
+//! line that was read comes back at the next increment, about 100 ns, four times a second for each client thread. Reading and
+//! printing take some 50 µs of a CPU that the load may use, so about 0.02 % of it, which the load's CPU time and counters
+//! include. If a reading takes longer, as with very many client threads, the thread sleeps longer: it never takes more than a
+//! thousandth of a CPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::base::output::remark;
-use crate::base::quantity::{bits_per_second, bytes, grouped, rate};
+use crate::base::quantity::{bits_per_second, bytes, grouped, rate, time};
+use crate::client::live::latencies::{LiveLatencies, percentile_between};
 use crate::client::load::LoadRun;
 use crate::count::tally::Counts;
 use crate::protocol::workload::MeasuredBy;
@@ -24,7 +25,7 @@ use crate::sys::thread::without_signals;
 /// Time between two states of the line.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// The rate is that of this many periods.
+/// The rate and the percentiles are those of this many periods.
 const PERIODS: usize = 4;
 
 /// Sleeps this many times as long as a reading took.
@@ -46,12 +47,10 @@ impl LiveLine {
     /// Starts the line if the load has one. A load whose clients are processes forks them before, because processes that fork
     /// have one thread. Without a thread there is no line.
     pub fn start(run: &'static LoadRun) -> Option<Self> {
-        if !run.is_live {
-            return None;
-        }
+        let latencies = run.live.as_ref()?;
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        let spawn = || std::thread::Builder::new().spawn(move || show(run, &seen));
+        let spawn = || std::thread::Builder::new().spawn(move || show(run, latencies, &seen));
         // An interrupt must reach a thread that waits for clients, so that its call returns.
         let thread = without_signals(spawn).ok()?.ok()?;
         Some(LiveLine { ended, thread: Some(thread) })
@@ -69,8 +68,16 @@ impl Drop for LiveLine {
     }
 }
 
-fn show(run: &LoadRun, ended: &AtomicBool) {
-    let mut seen = VecDeque::from([(now(), amount(run, &run.tally.counts()))]);
+/// What the line needs of one moment.
+struct Reading {
+    at: u64,
+    amount: u64,
+    latencies: Vec<u32>,
+}
+
+fn show(run: &LoadRun, latencies: &LiveLatencies, ended: &AtomicBool) {
+    let reading = |at, counts: &Counts| Reading { at, amount: amount(run, counts), latencies: latencies.counts() };
+    let mut seen = VecDeque::from([reading(now(), &run.tally.counts())]);
     let (mut rest, mut is_drawn) = (PERIOD, false);
     loop {
         std::thread::park_timeout(rest);
@@ -79,7 +86,7 @@ fn show(run: &LoadRun, ended: &AtomicBool) {
         }
         let began = now();
         let counts = run.tally.counts();
-        seen.push_back((began, amount(run, &counts)));
+        seen.push_back(reading(began, &counts));
         if seen.len() > PERIODS + 1 {
             seen.pop_front();
         }
@@ -101,12 +108,16 @@ fn amount(run: &LoadRun, counts: &Counts) -> u64 {
     }
 }
 
-fn line(run: &LoadRun, counts: &Counts, seen: &VecDeque<(u64, u64)>) -> String {
-    let ((began, before), (at, amount)) = (seen[0], seen[seen.len() - 1]);
-    let per_second = (amount - before) as f64 * 1e9 / (at - began).max(1) as f64;
+fn line(run: &LoadRun, counts: &Counts, seen: &VecDeque<Reading>) -> String {
+    let (first, last) = (&seen[0], &seen[seen.len() - 1]);
+    let per_second = (last.amount - first.amount) as f64 * 1e9 / (last.at - first.at).max(1) as f64;
+    let percentile = |name: &str, quantile| {
+        let seen = percentile_between(&first.latencies, &last.latencies, quantile);
+        format!("{name} {}", seen.map_or("-".to_owned(), time))
+    };
     let mut parts = match run.client.measured_by() {
-        MeasuredBy::Requests => vec![rate(per_second)],
-        _ => vec![bits_per_second(per_second), bytes(amount as f64)],
+        MeasuredBy::Requests => vec![rate(per_second), percentile("p50", 0.5), percentile("p99", 0.99)],
+        _ => vec![bits_per_second(per_second), bytes(last.amount as f64)],
     };
     let requests = grouped(counts.requests);
     match (run.expected_requests, run.client.measured_by()) {
@@ -116,7 +127,7 @@ fn line(run: &LoadRun, counts: &Counts, seen: &VecDeque<(u64, u64)>) -> String {
     }
     let failed: u64 = counts.errors.values().sum();
     parts.push(if failed == 1 { "1 error".to_owned() } else { format!("{} errors", grouped(failed)) });
-    parts.extend(left(run, at));
+    parts.extend(left(run, last.at));
     parts.join("  ")
 }
 
