@@ -61,12 +61,21 @@ impl<'run> BlockingClient<'run> {
 
     /// Makes one request; sets the time to that of its reply.
     fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
-        let mut caller = match self.caller.take() {
+        let kept = self.caller.take().and_then(|caller| self.still_open(caller));
+        let mut caller = match kept {
             Some(caller) => caller,
             None => self.connected()?,
         };
         let sent = now();
-        let result = caller.exchange();
+        let mut result = caller.exchange();
+        if let Err(failure) = &result
+            && caller.may_repeat(failure)
+        {
+            self.state.repeats(1);
+            caller.finish(self.state.run.target.patience);
+            caller = self.connected()?;
+            result = caller.exchange();
+        }
         *at = now();
         if result.is_ok() {
             self.state.answered(&mut caller, sent, *at);
@@ -83,6 +92,17 @@ impl<'run> BlockingClient<'run> {
             _ => caller.finish(self.state.run.target.patience),
         }
         result.map(drop)
+    }
+
+    /// Returns the persistent connection, unless the server has closed it while the client paused.
+    fn still_open(&self, caller: Caller<'run>) -> Option<Caller<'run>> {
+        let run = self.state.run;
+        if pause(run) == 0 || !run.client.repeats() || !caller.is_closed() {
+            return Some(caller);
+        }
+        self.state.found_closed();
+        caller.finish(run.target.patience);
+        None
     }
 
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {

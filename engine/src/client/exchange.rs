@@ -3,9 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 
 use crate::base::window::Window;
 use crate::client::show::Shown;
@@ -241,10 +244,23 @@ impl<'run> Caller<'run> {
         self.go_on().map_err(|failure| self.explained(failure))
     }
 
+    /// Returns whether the server has closed the connection, while no request was in flight.
+    pub fn is_closed(&self) -> bool {
+        match recv(self.channel.socket().as_raw_fd(), &mut [0; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => !matches!(error, Errno::EAGAIN | Errno::EINTR),
+        }
+    }
+
+    /// Returns whether the requests in flight may be sent again after this failure: the server closed a persistent connection
+    /// before a byte of their replies, as it may at any time between two requests.
+    pub fn may_repeat(&self, failure: &Failure) -> bool {
+        self.client.repeats() && self.at_rest && is_of_closing(failure)
+    }
+
     /// If a server closes after its reply, the next request on a persistent connection fails.
     fn explained(&self, failure: Failure) -> Failure {
-        let closed = matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe);
-        match self.conversations[0].kept_by().filter(|_| closed && self.at_rest) {
+        match self.conversations[0].kept_by().filter(|_| is_of_closing(&failure) && self.at_rest) {
             None => failure,
             Some(option) => Failure {
                 message: format!(
@@ -412,6 +428,11 @@ impl<'run> Caller<'run> {
             }),
         }
     }
+}
+
+/// Returns whether a failure is that the peer closed.
+fn is_of_closing(failure: &Failure) -> bool {
+    matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe)
 }
 
 /// Maximum parts of a request sent in one turn: a server that takes data as fast as it comes must not delay the other

@@ -77,6 +77,16 @@ impl<'run> ClientState<'run> {
         }
     }
 
+    /// Notes that the server had closed the client's persistent connection before its next request.
+    pub fn found_closed(&self) {
+        self.slot.closed_idle.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that this many requests are sent again.
+    pub fn repeats(&self, requests: usize) {
+        self.slot.sent_again.fetch_add(requests as u64, Relaxed);
+    }
+
     /// Notes a failed request, or a failed connection.
     pub fn failed(&mut self, failure: &Failure) {
         self.failed_together(1, failure);

@@ -145,6 +145,12 @@ counts! {
     completions_copied,
     /// Wake-ups that found no work.
     empty_wakeups,
+    /// In a load: persistent connections that the server had closed before the next request, and that were made anew. No
+    /// errors.
+    closed_idle,
+    /// In a load: requests that were sent once more, over another connection, because the server closed theirs before a byte of
+    /// the reply.
+    sent_again,
 }
 
 impl Slot {

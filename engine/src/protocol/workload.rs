@@ -362,6 +362,12 @@ pub trait Client: Send + Sync {
         StatusCounts::new()
     }
 
+    /// Returns whether servers of this protocol may close a persistent connection at any time between two requests, and
+    /// every request may be sent again if its connection was closed before a byte of its reply.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     /// See [`Service::prepare`]; called before the first connection.
     fn prepare(&self) -> Result<()> {
         Ok(())

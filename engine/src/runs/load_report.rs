@@ -180,6 +180,14 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
         let row = Row::new("Connections", [grouped(counted.connections), speed]);
         rows.push(row.note(closings.unwrap_or_default()));
     }
+    if result.tally.closed_idle > 0 {
+        rows.push(Row::new("Closed idle", [grouped(result.tally.closed_idle)]).note("connections, by the server"));
+    }
+    if result.tally.sent_again > 0 {
+        rows.push(
+            Row::new("Sent again", [grouped(result.tally.sent_again)]).note("requests, as the server had just closed"),
+        );
+    }
     let failed: u64 = result.tally.errors.values().sum();
     let mut kinds = error_kinds(result);
     if result.tally.workers_lost > 0 {

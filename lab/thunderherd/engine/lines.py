@@ -774,6 +774,14 @@ class Tally(TallyBase):
         description="Completed zero-copy sends whose bytes the kernel copied after all (SO_EE_CODE_ZEROCOPY_COPIED).",
     )
     empty_wakeups: int = Field(description="Wake-ups that found no work.")
+    closed_idle: int = Field(
+        0,
+        description="In a load: persistent connections that the server had closed before the next request, and that were made anew. No errors.",
+    )
+    sent_again: int = Field(
+        0,
+        description="In a load: requests that were sent once more, over another connection, because the server closed theirs before a byte of the reply.",
+    )
     workers_lost: int = Field(
         description="Workers (in a load: client processes) that a signal or a fault ended.",
     )

@@ -13,6 +13,7 @@ use crate::client::exchange::Failure;
 use crate::client::state::CONNECT_INTERVAL;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
+use crate::sys::signal;
 
 /// Maximum simultaneous connection attempts of a load: the shortest backlog in common use (SOMAXCONN before Linux 5.4).
 /// More would overrun that backlog by themselves. If it is full nevertheless, only these wait the second until TCP
@@ -94,7 +95,9 @@ impl<B: BackEnd> Turns<B> {
 
     fn connect(&mut self, index: usize) {
         let member = &mut self.members[index];
-        if !self.pace.goes_on((&member.state, 0), self.at) {
+        // A request that was in flight at the end of the window may have to be sent again.
+        let repeats = member.requests.front().is_some_and(|request| request.is_repeated) && !signal::interrupted();
+        if !repeats && !self.pace.goes_on((&member.state, 0), self.at) {
             member.place = Place::Disconnected;
             if self.started {
                 self.drop_requests(index);

@@ -58,14 +58,16 @@ pub struct Request {
     pub arrival: Option<u64>,
     /// Times at which it became due, a client was free for it, and that client started to send it or to connect for it.
     pub moments: Moments,
-    /// Time at which it was sent.
+    /// Time at which it was sent first.
     pub sent_at: u64,
+    /// It is sent again, over another connection.
+    pub is_repeated: bool,
 }
 
 impl Request {
     /// Makes a request that was due at a moment, for a client that was free since another.
     pub fn new(arrival: Option<u64>, due: u64, free: u64) -> Self {
-        Request { arrival, moments: Moments { due, free, begun: 0 }, sent_at: 0 }
+        Request { arrival, moments: Moments { due, free, begun: 0 }, sent_at: 0, is_repeated: false }
     }
 }
 

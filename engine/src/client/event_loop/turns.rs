@@ -199,6 +199,12 @@ impl<B: BackEnd> Turns<B> {
             let Some(index) = self.due.pop_front() else { return };
             let member = &mut self.members[index];
             match member.leave() {
+                // Nothing reports its state while it is idle.
+                Place::Connected(caller)
+                    if !B::WAITS && member.sent == 0 && self.run.client.repeats() && caller.is_closed() =>
+                {
+                    self.part_idle(index, caller);
+                }
                 Place::Connected(caller) => self.send_due(index, caller),
                 // It has lost its connection meanwhile.
                 place => member.place = place,
@@ -309,8 +315,10 @@ impl<B: BackEnd> Turns<B> {
         self.begin_request(index);
         let member = &mut self.members[index];
         let request = &mut member.requests[member.sent];
-        request.sent_at = self.at;
-        self.account.sending(request);
+        if !request.is_repeated {
+            request.sent_at = self.at;
+            self.account.sending(request);
+        }
         member.sent += 1;
         member.made += 1;
         member.moved = self.at;
@@ -336,6 +344,9 @@ impl<B: BackEnd> Turns<B> {
                     member.moved = self.at;
                 }
                 self.advance(index, caller);
+            }
+            Place::Connected(caller) if self.run.client.repeats() && caller.is_closed() => {
+                self.part_idle(index, caller)
             }
             Place::Connected(caller) => {
                 // The peer has closed, or sends unasked: the next request will notice, as for a blocking client. Until
@@ -388,13 +399,42 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         member.has_none_since(self.at);
-        if member.sent > 0 {
+        if member.sent > 0 && self.run.client.repeats() && self.repeat(index) {
+            // They are sent again.
+        } else if self.members[index].sent > 0 {
             let message = "the server closed after a reply, but later requests were in flight".to_owned();
             self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
-        } else if !member.requests.is_empty() {
+        } else if !self.members[index].requests.is_empty() {
             self.queue(index);
         }
         self.freed(index);
+    }
+
+    /// Handles a persistent connection that the server has closed while no request was in flight.
+    fn part_idle(&mut self, index: usize, caller: Box<Caller<'static>>) {
+        let member = &mut self.members[index];
+        member.state.found_closed();
+        self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+        // The client has been free: its next request does not wait for it, only for the new connection.
+        member.has_none_since(member.able);
+        if !member.requests.is_empty() {
+            self.queue(index);
+        }
+    }
+
+    /// Has the client's requests in flight sent again, over another connection. Returns false if one of them has been before.
+    fn repeat(&mut self, index: usize) -> bool {
+        let member = &mut self.members[index];
+        let sent = std::mem::take(&mut member.sent);
+        if sent == 0 || member.requests.iter().take(sent).any(|request| request.is_repeated) {
+            member.sent = sent;
+            return false;
+        }
+        member.requests.iter_mut().take(sent).for_each(|request| request.is_repeated = true);
+        member.state.repeats(sent);
+        member.has_none_since(self.at);
+        self.queue(index);
+        true
     }
 
     /// Watches the connection for these events, if the back end supports it.
@@ -412,8 +452,12 @@ impl<B: BackEnd> Turns<B> {
 
     fn lose(&mut self, index: usize, caller: Box<Caller<'static>>, failure: &Failure) {
         self.look();
+        let may_repeat = caller.may_repeat(failure);
         self.back_end.close(&mut self.members[index].watch, caller, self.run.target.patience);
         self.is_old = true;
+        if may_repeat && self.repeat(index) {
+            return;
+        }
         self.failed(index, failure);
     }
 

@@ -133,6 +133,11 @@ impl Client for HttpClient {
         })
     }
 
+    /// GET and HEAD are idempotent (RFC 9112, section 9.3.1).
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn statuses(&self) -> StatusCounts {
         self.statuses.counts()
     }

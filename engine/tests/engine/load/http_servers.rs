@@ -189,3 +189,56 @@ fn a_workload_may_follow_the_design() {
     let ran = run(engine().args(["serve", "epoll", "htpp", "--dry-run"]));
     refused(&ran, "arguments.invalid_value", &["htpp", "http"]);
 }
+
+/// What a server does after its first reply on a connection.
+#[derive(Clone, Copy)]
+enum After {
+    /// It closes.
+    Closes,
+    /// It closes when the next request comes.
+    ClosesAtARequest,
+    /// It begins another reply, and closes.
+    Breaks,
+}
+
+fn once(after: After) -> u16 {
+    serve(move |mut stream| {
+        let head = |stream: &mut TcpStream| {
+            let (mut came, mut byte) = (Vec::new(), [0]);
+            while !came.ends_with(b"\r\n\r\n") {
+                match stream.read(&mut byte) {
+                    Ok(1) => came.push(byte[0]),
+                    _ => return false,
+                }
+            }
+            true
+        };
+        let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        if !head(&mut stream) || stream.write_all(reply).is_err() || matches!(after, After::Closes) {
+            return;
+        }
+        if head(&mut stream) && matches!(after, After::Breaks) {
+            let _ = stream.write_all(&reply[..9]);
+        }
+    })
+}
+
+/// A client cannot see that a server closes just now: it sends its request again, once.
+#[test]
+fn a_request_that_meets_a_closing_connection_is_sent_again() {
+    let loops = back_ends().into_iter().map(|back_end| format!("closed_connections {back_end}"));
+    for which in loops.chain(["closed_threads".to_owned()]) {
+        let options = format!("--load {which} --connections kept --clients 2 --loops 10 --path /page");
+        let (ran, line) = load("http", once(After::ClosesAtARequest), &options);
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 20), "{which}: {line}");
+        assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (18, 20), "{which}: {line}");
+        // The client has time to see it.
+        let (ran, line) = load("http", once(After::Closes), &format!("{options} --think 20ms"));
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 20), "{which}: {line}");
+        assert!(count(&line, "tally.closed_idle") >= 18 && count(&line, "tally.sent_again") == 0, "{which}: {line}");
+        // A byte of the reply has come: the server may have done what was requested.
+        let (ran, line) = load("http", once(After::Breaks), &options);
+        assert_eq!((ran.status, count(&line, "tally.sent_again")), (Some(1), 0), "{which}: {line}");
+        assert!(count(&line, "tally.errors.truncated") > 0, "{which}: {line}");
+    }
+}

@@ -5,6 +5,7 @@ mod connections;
 mod faulty_servers;
 mod held_up_requests;
 mod http_servers;
+mod nginx;
 mod open;
 mod replies;
 mod table;

@@ -2,28 +2,27 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::event_loops::{back_ends, count, field, load, serve, with_each_back_end};
+use crate::support::event_loops::{back_ends, count, field, load, serve};
 use crate::support::server::Server;
 use crate::support::unserved::Untouched;
-use crate::support::{engine, eventually, process, run};
+use crate::support::{engine, run};
 
 /// A separate folder of a test, removed on drop.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("thunderherd-traffic-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
-    fn write(&self, name: &str, text: &str) -> String {
+    pub fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
@@ -147,80 +146,6 @@ fn kinds_are_counted_and_timed_separately_and_each_is_checked() {
     let mean = field(&line, "traffic.sizes.mean_bytes").as_f64().unwrap();
     assert!((350.0..650.0).contains(&mean), "the mean is that of the requests with a size: {mean}");
     server.stop().is_good();
-}
-
-/// nginx on a separate port, ended on drop.
-struct Nginx {
-    child: std::process::Child,
-    _folder: Folder,
-    port: u16,
-}
-
-impl Nginx {
-    /// Returns `None`, and prints the reason, if nginx is not installed.
-    fn start() -> Option<Self> {
-        if Command::new("nginx").arg("-v").output().is_err() {
-            println!("skipped: nginx is not installed (apt-get install nginx-light)");
-            return None;
-        }
-        let folder = Folder::new("nginx");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let root = folder.0.display();
-        folder.write("page.html", "nginx says so\n");
-        folder.write("empty", "");
-        let configuration = folder.write(
-            "nginx.conf",
-            &format!(
-                "daemon off; pid {root}/pid; error_log {root}/errors;\nevents {{}}\nhttp {{ access_log off; \
-                 client_body_temp_path {root}/a; proxy_temp_path {root}/b; fastcgi_temp_path {root}/c; uwsgi_temp_path \
-                 {root}/d; scgi_temp_path {root}/e; server {{ listen 127.0.0.1:{port}; root {root}; \
-                 location = /gone {{ return 204; }} }} }}\n"
-            ),
-        );
-        let child =
-            Command::new("nginx").args(["-c", &configuration, "-e", &format!("{root}/errors")]).spawn().unwrap();
-        let nginx = Nginx { child, _folder: folder, port };
-        eventually("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-        Some(nginx)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        process::signal(self.child.id() as i32, nix::sys::signal::Signal::SIGTERM);
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-fn nginx_answers_a_mix() {
-    let Some(nginx) = Nginx::start() else { return };
-    let mix = "--check count --mix GET+14:/page.html@5,HEAD+14:/page.html@2,GET=404:/missing@2,GET=204:/gone@1";
-    // A resource that our servers do not have may have any length.
-    for path in ["/page.html", "/empty"] {
-        let (ran, line) = load("http", nginx.port, &format!("--load closed_connections --loops 5 --path {path}"));
-        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &20.into()), "{ran:?} {line}");
-        assert_eq!((line["settings"].get("bytes"), line["settings"].get("check")), (None, None), "{line}");
-    }
-    for (options, words) in [("/missing", "404"), ("/page.html --bytes 15", "14 bytes")] {
-        let (ran, line) = load("http", nginx.port, &format!("--load closed --loops 1 --path {options}"));
-        assert_eq!(ran.status, Some(1), "{ran:?}");
-        assert!(line["first_error"].as_str().unwrap().contains(words), "{line}");
-    }
-    let (ran, line) = load("http", nginx.port, "--load closed_connections --loops 1 --path /empty --check count");
-    assert_eq!((ran.status, &line["statuses"]["200"]["replies"]), (Some(0), &4.into()), "{line}");
-    with_each_back_end(|back_end| {
-        let empty = format!("--load closed_connections --clients 3 --loops 10 --mix GET+0:/empty@1 {back_end}");
-        for kept in ["kept", "per_request"] {
-            let (ran, line) = load("http", nginx.port, &format!("{empty} --connections {kept}"));
-            assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &30.into()), "{ran:?} {line}");
-        }
-        let options = format!("--load closed_connections --clients 3 --loops 100 --connections kept {mix} {back_end}");
-        let (ran, line) = load("http", nginx.port, &options);
-        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &300.into()), "{ran:?} {line}");
-        let kinds = line["traffic"]["kinds"].as_array().unwrap();
-        assert!(kinds.iter().all(|kind| count(kind, "requests") > 5), "{kinds:?}");
-    });
 }
 
 /// Times and sizes of a server's requests.

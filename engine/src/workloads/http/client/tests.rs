@@ -208,8 +208,8 @@ fn each_kind_has_a_right_reply_of_its_own() {
                 "{mix}, cut at {cut}"
             );
         }
-        let wrong = reply(wrong, if wrong == head { 300 } else { 0 });
-        assert!(judge_by(of_mix(mix).as_ref(), &[&wrong], false).is_err(), "{mix}");
+        let (text, ends) = (reply(wrong, if wrong == head { 300 } else { 0 }), wrong == without);
+        assert!(judge_by(of_mix(mix).as_ref(), &[&text], ends).is_err(), "{mix}");
     }
     let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
     assert!(short.unwrap_err().contains("1 bytes of its body missing"));
