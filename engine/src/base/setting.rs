@@ -61,7 +61,7 @@ pub enum Kind {
         /// Value when none is given.
         default: &'static str,
     },
-    /// A text of visible ASCII characters, without spaces.
+    /// A text: visible ASCII characters without spaces, unless its form allows more.
     Text {
         /// Maximum number of characters; the minimum is 1.
         longest: usize,
@@ -84,6 +84,10 @@ pub enum Form {
     Sizes,
     /// Kinds of requests with their weights, or [`NONE`].
     Mix,
+    /// Lines of visible ASCII characters and spaces, or [`NONE`]. Each option adds a line.
+    Lines,
+    /// Any characters, or [`NONE`].
+    Free,
 }
 
 /// The text for no value.
@@ -136,6 +140,10 @@ impl Setting {
             Kind::Integer { minimum, maximum, .. } => self.unit.range(minimum, maximum),
             Kind::Boolean { .. } => "true or false".to_owned(),
             Kind::Choice { choices, .. } => choices.join(" or "),
+            Kind::Text { longest, form: Form::Lines, .. } => {
+                format!("1 to {longest} visible ASCII characters and spaces; may be given several times")
+            }
+            Kind::Text { longest, form: Form::Free, .. } => format!("1 to {longest} bytes of text"),
             Kind::Text { longest, .. } => format!("1 to {longest} visible ASCII characters, no spaces"),
         }
     }
@@ -161,8 +169,13 @@ impl Setting {
                 let word = text.replace('-', "_");
                 choices.contains(&word.as_str()).then_some(Value::Word(word))
             }
-            Kind::Text { longest, .. } => {
-                let allowed = (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+            Kind::Text { longest, form, .. } => {
+                let is_allowed = |byte: u8| match form {
+                    Form::Free => true,
+                    Form::Lines => byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t' | b'\n'),
+                    _ => byte.is_ascii_graphic(),
+                };
+                let allowed = (1..=longest).contains(&text.len()) && text.bytes().all(is_allowed);
                 allowed.then(|| Value::Word(text.to_owned()))
             }
         };

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, Error, value_parser};
 
 use crate::base::about::Entry;
-use crate::base::setting::Setting;
+use crate::base::setting::{Form, Kind, Setting};
 use crate::client::event_loop::THREADS;
 use crate::client::load::{CLIENTS, DURATION};
 use crate::count::counter::Counter;
@@ -24,6 +24,7 @@ use crate::requests::schedule::RATE;
 use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
+use crate::workloads::http::{HEADER, METHOD};
 
 /// Kinds of entries that `list` prints.
 pub const KINDS: [&str; 6] = ["designs", "primitives", "workloads", "loads", "counters", "limits"];
@@ -121,7 +122,7 @@ fn host_command() -> Command {
 pub fn load_command() -> Command {
     let command = Command::new("load")
         .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
-        .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [OPTIONS]")
+        .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [-m METHOD] [-H HEADER] [OPTIONS]")
         .after_help(format!(
             "A URL, such as http://HOST:PORT/PATH or echo://HOST:PORT, stands for the workload, --connect and --path. \
              Without --load, the load is then {} if a rate is given, else {}; connections persist, and the load lasts \
@@ -152,7 +153,7 @@ pub fn load_command() -> Command {
         )
         .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
         .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
-    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')];
+    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R'), (HEADER, 'H'), (METHOD, 'm')];
     let command = with_settings(common(command), load_settings());
     short.iter().fold(command, |command, (setting, short)| command.mut_arg(setting.name, |arg| arg.short(*short)))
 }
@@ -455,8 +456,10 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
             }
             let unit = setting.unit.counted().map(|things| format!(" {things};")).unwrap_or_default();
             let default = catalogue::defaults(&setting);
+            let repeats = matches!(setting.kind, Kind::Text { form: Form::Lines, .. });
             command = command.arg(
                 Arg::new(setting.name)
+                    .action(if repeats { ArgAction::Append } else { ArgAction::Set })
                     .long(setting.option())
                     .value_name("VALUE")
                     .allow_hyphen_values(true)

@@ -157,8 +157,9 @@ fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
 fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'static str, Value>> {
     let mut given = BTreeMap::new();
     for setting in declared {
-        if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
-            given.insert(setting.name, setting.parse(text)?);
+        if let Some(texts) = matches.try_get_many::<String>(setting.name).ok().flatten() {
+            let text = texts.map(String::as_str).collect::<Vec<_>>().join("\n");
+            given.insert(setting.name, setting.parse(&text)?);
         }
     }
     Ok(given)
@@ -305,7 +306,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     workload.item.settle(&mut settings, given)?;
     fit::check_pipeline(workload, way, &settings)?;
     fit::check_made_anew(workload, way, End::Client, &settings)?;
-    let requests = runs::load::Requests::read(workload.item, &settings)?;
+    let mut requests = runs::load::Requests::read(workload.item, &settings)?;
+    requests.client.named(&address::authority(connect));
     let replaced = declared.iter().map(|setting| setting.name).filter(|name| !settings.values().contains_key(name));
     let accepted = lines::Accepted {
         replaced: replaced.collect(),

@@ -43,6 +43,12 @@ fn is_word(word: &str) -> bool {
     !word.starts_with('-')
 }
 
+/// Whether the word is this option, in its long form, with or without its value.
+fn is_option(word: &str, option: &str) -> bool {
+    let rest = word.strip_prefix("--").and_then(|word| word.strip_prefix(option));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+}
+
 /// `serve DESIGN WORKLOAD`: the number of words replaced, and their replacement.
 fn served(words: &[String]) -> Option<(usize, Vec<String>)> {
     match words {
@@ -86,6 +92,10 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
     let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
     let mut added = vec![scheme.to_owned(), "--connect".to_owned(), address];
     let mut add = |option: &str, value: &str| added.extend([format!("--{option}"), value.to_owned()]);
+    // The Host field is the authority as typed.
+    if scheme == defaults::WEB && !has_port && !words.iter().any(|word| is_option(word, "host")) {
+        add("host", authority);
+    }
     match (scheme, path) {
         (_, "" | "/") => {}
         (defaults::WEB, path) if path.starts_with('/') => add("path", path),
@@ -99,11 +109,8 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
         }
     }
     let has = |option: &str, short: &str| {
-        let long = format!("--{option}");
         words.iter().any(|word| {
-            *word == long
-                || word.strip_prefix(&long).is_some_and(|rest| rest.starts_with('='))
-                || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))
+            is_option(word, option) || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))
         })
     };
     if !has("load", "") {
@@ -139,7 +146,10 @@ mod tests {
                 "x load http://h:8080/a?b=1#c -c 64",
                 "x load http --connect h:8080 --path /a?b=1 --load closed_connections --connections kept --duration 10s -c 64",
             ),
-            ("x load http://h -R 10k -d 5s", "x load http --connect h:80 --load open --connections kept -R 10k -d 5s"),
+            (
+                "x load http://h -R 10k -d 5s",
+                "x load http --connect h:80 --host h --load open --connections kept -R 10k -d 5s",
+            ),
             (
                 "x load http://[::1]:81/ --rate=5 --connections per-request -d1s",
                 "x load http --connect [::1]:81 --load open --rate=5 --connections per-request -d1s",

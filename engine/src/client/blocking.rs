@@ -97,7 +97,7 @@ impl<'run> BlockingClient<'run> {
     /// Returns the persistent connection, unless the server has closed it while the client paused.
     fn still_open(&self, caller: Caller<'run>) -> Option<Caller<'run>> {
         let run = self.state.run;
-        if pause(run) == 0 || !run.client.repeats() || !caller.is_closed() {
+        if pause(run) == 0 || !run.client.reconnects() || !caller.is_closed() {
             return Some(caller);
         }
         self.state.found_closed();

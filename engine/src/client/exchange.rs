@@ -303,6 +303,16 @@ impl<'run> Caller<'run> {
                     self.comes_in_time()?;
                     self.want = if self.in_flight == 1 { want } else { Want::AtMost(CAPACITY) };
                 }
+                Answer::Continue(want) => {
+                    self.want = want;
+                    self.unsent = true;
+                    self.conversations[0].more(&mut self.channel.outbox, self.window);
+                    let progress = self.send()?;
+                    if self.unsent {
+                        return Ok(progress);
+                    }
+                    self.left_over = !self.channel.inbox.unread().is_empty();
+                }
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
                 Answer::Surplus { due } => {

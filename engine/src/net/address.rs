@@ -71,6 +71,18 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
     }
 }
 
+/// Returns the authority of an address as typed, for the Host field of HTTP: without the zone of an IPv6 address (RFC 6874,
+/// section 1), and localhost for a Unix socket.
+pub fn authority(text: &str) -> String {
+    if family(text) == Family::Unix {
+        return "localhost".to_owned();
+    }
+    match (text.find('%'), text.find(']')) {
+        (Some(zone), Some(end)) if zone < end => text[..zone].to_owned() + &text[end..],
+        _ => text.to_owned(),
+    }
+}
+
 impl Address {
     /// Returns the family for socket(2).
     pub fn domain(&self) -> Domain {
@@ -124,6 +136,19 @@ mod tests {
             assert_eq!(found.iter().map(Address::to_string).collect::<Vec<_>>(), [text]);
             let kernel = found[0].for_the_kernel().unwrap();
             assert_eq!(Address::of(&kernel), found.into_iter().next().filter(|_| text != "unix:@"));
+        }
+    }
+
+    #[test]
+    fn an_authority_has_the_port_and_no_zone() {
+        for (text, right) in [
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("localhost:80", "localhost:80"),
+            ("[::1]:81", "[::1]:81"),
+            ("[fe80::1%eth0]:80", "[fe80::1]:80"),
+            ("unix:@a", "localhost"),
+        ] {
+            assert_eq!(authority(text), right);
         }
     }
 

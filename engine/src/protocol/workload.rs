@@ -362,11 +362,18 @@ pub trait Client: Send + Sync {
         StatusCounts::new()
     }
 
-    /// Returns whether servers of this protocol may close a persistent connection at any time between two requests, and
-    /// every request may be sent again if its connection was closed before a byte of its reply.
+    /// Returns whether servers of this protocol may close a persistent connection at any time between two requests.
+    fn reconnects(&self) -> bool {
+        false
+    }
+
+    /// Returns whether every request may be sent again if its connection was closed before a byte of its reply.
     fn repeats(&self) -> bool {
         false
     }
+
+    /// Takes the name of the server, as typed, before the first request.
+    fn named(&mut self, _authority: &str) {}
 
     /// See [`Service::prepare`]; called before the first connection.
     fn prepare(&self) -> Result<()> {
@@ -495,6 +502,8 @@ pub trait Conversation: Send {
 pub enum Answer {
     /// More of it must come.
     Receive(Want),
+    /// The peer is ready for the rest of the request, which [`Conversation::more`] has; then more of the reply must come.
+    Continue(Want),
     /// Complete and correct.
     Complete,
     /// Complete and correct, and by the protocol the peer now closes: the next request needs another connection. If the

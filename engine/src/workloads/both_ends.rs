@@ -82,6 +82,7 @@ impl<'a> Between<'a> {
                 let mut input = Input::new(&mut self.down.inbox, calls, not_stored, ended);
                 match self.conversation.receive(&mut input).map_err(|message| format!("client: {message}"))? {
                     Answer::Receive(want) => client_wants = want,
+                    Answer::Continue(_) => unreachable!("no server of this program has such requests"),
                     complete => {
                         assert!(self.down.inbox.unread().is_empty(), "more came than the reply has");
                         self.conversation.counts();

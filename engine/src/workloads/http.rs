@@ -1,8 +1,7 @@
 //! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, or of one resource per
 //! size, persistent connections or not, pipelining (RFC 9110, RFC 9112).
 //!
-//! Requests have no body. The server refuses a request that announces a body and closes the connection, so a body is
-//! never parsed as a request. There is no Date field, which a server without a clock does not send (RFC 9110, section
+//! The server refuses a request that announces a body and closes the connection, so a body is never parsed as a request. There is no Date field, which a server without a clock does not send (RFC 9110, section
 //! 6.6.1): all replies to the same request are the same bytes.
 
 mod chunks;
@@ -11,6 +10,7 @@ mod fields;
 mod kinds;
 mod reply_body;
 mod reply_head;
+mod request;
 mod responses;
 mod statuses;
 
@@ -34,6 +34,8 @@ use crate::transfer::primitive::{Waits, Want};
 
 use fields::{MOST_HEADERS, content_length};
 use kinds::{EXPECT, MIX, PATH};
+use request::{BODY, BODY_FILE, HOST};
+pub use request::{HEADER, METHOD};
 use responses::{Responses, Status};
 
 pub static ENTRY: Workload = Workload {
@@ -44,12 +46,16 @@ pub static ENTRY: Workload = Workload {
     },
     port: 8080,
     service_settings: &[BYTES, LARGEST],
-    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX, EXPECT],
+    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX, EXPECT, METHOD, HOST, HEADER, BODY, BODY_FILE],
     agreements: &[
         Agreement { client: BYTES, relation: Relation::Equal, service: BYTES },
         Agreement { client: SIZES, relation: Relation::AtMost, service: LARGEST },
     ],
-    instead: &[Instead { given: SIZES, of: BYTES }, Instead { given: MIX, of: PATH }],
+    instead: &[
+        Instead { given: SIZES, of: BYTES },
+        Instead { given: MIX, of: PATH },
+        Instead { given: MIX, of: METHOD },
+    ],
     without_effect: kinds::without_effect,
     made_anew: &[(End::Service, LARGEST), (End::Client, SIZES)],
     laid_out: &[End::Client],

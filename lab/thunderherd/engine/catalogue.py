@@ -161,25 +161,29 @@ class ChoiceSetting(_Setting):
 
 
 class TextSetting(_Setting):
-    """1 to `longest` visible ASCII characters, without spaces."""
+    """1 to `longest` visible ASCII characters, without spaces; some forms allow more."""
 
     kind: Literal["text"]
     longest: int
     default: str
-    form: Literal["plain", "file", "sizes", "mix"] = "plain"
-    """Kind of content: any text, a path or "none", a distribution of sizes, or a mix of requests."""
+    form: Literal["plain", "file", "sizes", "mix", "lines", "free"] = "plain"
+    """Kind of content: any text, a path or "none", a distribution of sizes, a mix of requests, lines with
+    spaces, or any characters."""
 
     def allowed(self) -> str:
         """Describe the allowed values."""
-        return f"1 to {self.longest} visible ASCII characters, no spaces"
+        characters = {
+            "lines": "visible ASCII characters and spaces, in lines",
+            "free": "bytes of text",
+        }.get(self.form, "visible ASCII characters, no spaces")
+        return f"1 to {self.longest} {characters}"
 
     def accepts(self, value: object) -> bool:
         """True for a text of an allowed length. Only the engine judges its content."""
-        return (
-            isinstance(value, str)
-            and 1 <= len(value) <= self.longest
-            and all("!" <= character <= "~" for character in value)
-        )
+        if not isinstance(value, str) or not 1 <= len(value.encode()) <= self.longest:
+            return False
+        others = {"lines": " \t\n"}.get(self.form, "")
+        return self.form == "free" or all("!" <= each <= "~" or each in others for each in value)
 
     def path_in(self, value: object, prefix: str) -> str | None:
         """Return the path in a value, which follows `prefix` in a distribution of sizes, or None."""

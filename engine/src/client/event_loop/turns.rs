@@ -201,7 +201,7 @@ impl<B: BackEnd> Turns<B> {
             match member.leave() {
                 // Nothing reports its state while it is idle.
                 Place::Connected(caller)
-                    if !B::WAITS && member.sent == 0 && self.run.client.repeats() && caller.is_closed() =>
+                    if !B::WAITS && member.sent == 0 && self.run.client.reconnects() && caller.is_closed() =>
                 {
                     self.part_idle(index, caller);
                 }
@@ -345,7 +345,7 @@ impl<B: BackEnd> Turns<B> {
                 }
                 self.advance(index, caller);
             }
-            Place::Connected(caller) if self.run.client.repeats() && caller.is_closed() => {
+            Place::Connected(caller) if self.run.client.reconnects() && caller.is_closed() => {
                 self.part_idle(index, caller)
             }
             Place::Connected(caller) => {

@@ -10,11 +10,13 @@ use rand_distr::weighted::WeightedAliasIndex;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::reply_body::Unmeasured;
 use super::reply_head::{Extent, Head, read, unlike};
+use super::request::Common;
 use super::statuses::Statuses;
 use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::{NONE, Settings};
+use crate::base::window::Window;
 use crate::protocol::pattern::{BYTES, Reception};
-use crate::protocol::workload::{Answer, Client, Conversation, Input, Status, StatusCounts};
+use crate::protocol::workload::{Answer, Client, Conversation, Input, More, Status, StatusCounts};
 use crate::requests::sizes::alias;
 use crate::requests::traffic::{KindSent, SizesInTurn, Traffic};
 use crate::sys::memory::shared::SharedArray;
@@ -26,7 +28,8 @@ const LONGEST_HEAD: usize = 64 * 1024;
 
 /// Makes the client side.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let kinds: Arc<[KindOfRequest]> = kinds(settings)?.into();
+    let common = Common::of(settings)?;
+    let kinds: Arc<[KindOfRequest]> = kinds(settings, &common)?.into();
     let sizes = SizesInTurn::new(settings, &BYTES)?;
     let mix = (settings.word(MIX.name) != NONE).then(|| Mix::new(&kinds)).transpose()?;
     let exactly = kinds.iter().filter_map(|kind| if let Body::Exactly(bytes) = kind.body { Some(bytes) } else { None });
@@ -43,6 +46,9 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         interim: 0,
         coming: Coming::Head,
         closes: false,
+        is_named_by_server: common.is_named_by_server(),
+        expects_continue: common.expects_continue,
+        held_back: None,
         status: Status { code: 0, is_error: false },
         statuses: Statuses::new().context("cannot map shared memory")?,
         body,
@@ -87,6 +93,12 @@ struct HttpClient {
     coming: Coming,
     /// The reply's head announces that the server closes after it.
     closes: bool,
+    /// The Host field is the name of the server.
+    is_named_by_server: bool,
+    /// Bodies wait for 100 Continue.
+    expects_continue: bool,
+    /// Body of the current request that waits for it, and whether it may be sent.
+    held_back: Option<(Arc<[u8]>, bool)>,
     /// The reply's status.
     status: Status,
     statuses: Statuses,
@@ -133,9 +145,26 @@ impl Client for HttpClient {
         })
     }
 
-    /// GET and HEAD are idempotent (RFC 9112, section 9.3.1).
-    fn repeats(&self) -> bool {
+    fn named(&mut self, authority: &str) {
+        let mut kinds = self.kinds.to_vec();
+        for kind in &mut kinds {
+            if self.is_named_by_server {
+                kind.name(authority);
+            }
+            if !self.expects_continue {
+                kind.join();
+            }
+        }
+        self.kinds = kinds.into();
+    }
+
+    fn reconnects(&self) -> bool {
         true
+    }
+
+    /// If they are idempotent (RFC 9112, section 9.3.1).
+    fn repeats(&self) -> bool {
+        self.kinds.iter().all(KindOfRequest::is_idempotent)
     }
 
     fn statuses(&self) -> StatusCounts {
@@ -148,7 +177,9 @@ impl Client for HttpClient {
 
     fn longest_request(&self) -> Option<u64> {
         let size = self.sizes.largest();
-        self.kinds.iter().map(|kind| kind.head.bytes(size).len() as u64).max()
+        let length =
+            |kind: &KindOfRequest| kind.head.bytes(size).len() + kind.content.as_ref().map_or(0, |body| body.len());
+        self.kinds.iter().map(|kind| length(kind) as u64).max()
     }
 }
 
@@ -196,8 +227,29 @@ impl Conversation for HttpClient {
         };
         let length = request.len();
         outbox.push(Piece::Bytes(request, 0..length));
+        self.held_back = None;
+        match &kind.content {
+            Some(body) if self.expects_continue => self.held_back = Some((Arc::clone(body), false)),
+            Some(body) => outbox.push(Piece::Bytes(Arc::clone(body), 0..body.len())),
+            None => {}
+        }
         outbox.end_message();
         Want::ANYTHING
+    }
+
+    fn more(&mut self, outbox: &mut Outbox, _window: &Window) -> More {
+        match self.held_back.take() {
+            Some((body, true)) => {
+                let length = body.len();
+                outbox.push(Piece::Bytes(body, 0..length));
+                outbox.end_message();
+                More::Part
+            }
+            waits => {
+                self.held_back = waits;
+                More::Nothing
+            }
+        }
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
@@ -226,7 +278,8 @@ impl Conversation for HttpClient {
             };
             input.take(length - before);
             self.head.clear();
-            self.closes = closes;
+            // A server that refuses the body before it has come waits for it nevertheless.
+            self.closes = closes || self.held_back.is_some();
             self.status = Status { code: status, is_error: !kind.expects(status) };
             let is_described = kind.describes(status);
             let due = self.current.bytes.filter(|_| is_described);
@@ -242,6 +295,12 @@ impl Conversation for HttpClient {
                     self.interim += length;
                     if self.interim > LONGEST_HEAD {
                         return Err(format!("more than {LONGEST_HEAD} bytes of interim heads (1xx), and no reply"));
+                    }
+                    if let Some((_, may_be_sent @ false)) = &mut self.held_back
+                        && status == 100
+                    {
+                        *may_be_sent = true;
+                        return Ok(Answer::Continue(Want::ANYTHING));
                     }
                     Want::ANYTHING
                 }

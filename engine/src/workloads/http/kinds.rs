@@ -11,6 +11,8 @@ use crate::base::unit::Unit;
 use crate::protocol::pattern::{BYTES, CHECK, COUNT};
 use crate::requests::sizes::{SIZES, weight};
 
+use super::request::{BODY, BODY_FILE, Common, GET, METHOD, UNNAMED, check_method, is_idempotent};
+
 /// Path to request.
 pub const PATH: Setting = Setting {
     name: "path",
@@ -25,8 +27,7 @@ pub const PATH: Setting = Setting {
 /// Mix of several kinds of requests.
 pub const MIX: Setting = Setting {
     name: "mix",
-    help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET \
-           or HEAD; METHOD=STATUS expects a status other than 200; METHOD+BYTES expects a different reply length; \
+    help: "Mix of requests with weights, instead of a single path: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD=STATUS expects a status other than 200; METHOD+BYTES expects a different reply length; \
            {bytes} in a path stands for the size of each request",
     unit: Unit::None,
     kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
@@ -67,6 +68,8 @@ pub struct KindOfRequest {
     pub head_only: bool,
     /// The request's head.
     pub head: Head,
+    /// Its body.
+    pub content: Option<Arc<[u8]>>,
 }
 
 impl KindOfRequest {
@@ -79,6 +82,26 @@ impl KindOfRequest {
     pub fn describes(&self, status: u16) -> bool {
         let has_body = !matches!(status, 204 | 304);
         has_body && self.expects(status) && (status == OK || matches!(self.body, Body::Any(_)))
+    }
+
+    /// Puts the server's name into the Host field.
+    pub fn name(&mut self, host: &str) {
+        self.head.name(host);
+    }
+
+    /// Joins the head and a small body, so that one call sends both.
+    pub fn join(&mut self) {
+        if let (Head::Same(head), Some(body)) = (&self.head, &self.content)
+            && body.len() <= SMALL
+        {
+            self.head = Head::Same([&head[..], body].concat().into());
+            self.content = None;
+        }
+    }
+
+    /// Returns whether the request may be sent again.
+    pub fn is_idempotent(&self) -> bool {
+        is_idempotent(self.method())
     }
 
     /// Method of the request.
@@ -107,6 +130,12 @@ impl KindOfRequest {
     }
 }
 
+/// The largest body that is stored behind the head of its request.
+const SMALL: usize = 64 * 1024;
+
+/// The method whose replies have no body.
+const HEAD: &str = "HEAD";
+
 /// Status of the replies whose bodies are compared.
 const OK: u16 = 200;
 
@@ -131,10 +160,23 @@ pub enum Head {
 }
 
 impl Head {
-    fn new(method: &str, path: &str) -> Self {
+    /// `rest` follows the path.
+    fn new(method: &str, path: &str, rest: &str) -> Self {
         match path.split_once(SIZE) {
-            None => Head::Same(format!("{method} {path}{REST}").into_bytes().into()),
-            Some((before, behind)) => Head::Around(format!("{method} {before}"), format!("{behind}{REST}")),
+            None => Head::Same(format!("{method} {path}{rest}").into_bytes().into()),
+            Some((before, behind)) => Head::Around(format!("{method} {before}"), format!("{behind}{rest}")),
+        }
+    }
+
+    /// Puts the server's name into the Host field.
+    fn name(&mut self, host: &str) {
+        let [unnamed, named] = [UNNAMED, host].map(|host| format!("\r\nHost: {host}\r\n"));
+        match self {
+            Head::Same(bytes) => {
+                let text = String::from_utf8_lossy(bytes).replacen(&unnamed, &named, 1);
+                *bytes = text.into_bytes().into();
+            }
+            Head::Around(_, behind) => *behind = behind.replacen(&unnamed, &named, 1),
         }
     }
 
@@ -147,16 +189,13 @@ impl Head {
     }
 }
 
-/// The rest of the head after a path.
-const REST: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
 /// Returns the configured kinds, at least one.
-pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
+pub fn kinds(settings: &Settings, common: &Common) -> Result<Vec<KindOfRequest>> {
     let has_sizes = settings.word(SIZES.name) != NONE;
     let expected = expected(settings)?;
     let mix = settings.word(MIX.name);
     let kinds = if mix == NONE {
-        vec![of_path(settings.word(PATH.name), has_sizes, &expected, settings)?]
+        vec![of_path(settings.word(PATH.name), has_sizes, &expected, common, settings)?]
     } else {
         let refused = |why: String| {
             mistake_with_hint(
@@ -166,7 +205,7 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
             )
             .blaming(&[MIX.name])
         };
-        let kinds = mix.split(',').map(|text| of_mix(text, has_sizes, &expected, settings));
+        let kinds = mix.split(',').map(|text| of_mix(text, has_sizes, &expected, common, settings));
         kinds.collect::<Result<_, _>>().map_err(refused)?
     };
     if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
@@ -183,8 +222,11 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
 /// Returns the settings of the reply, if a reply of any length is correct: no length is given, and either replies are not to be
 /// compared, or the path is none of our servers'.
 pub fn without_effect(settings: &Settings, given: &dyn Fn(&str) -> bool) -> &'static [Setting] {
-    let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
+    let word = |setting: &Setting| settings.values().get(setting.name).map(ToString::to_string).unwrap_or_default();
+    let (path, method) = (word(&PATH), word(&METHOD));
     let is_another = path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE);
+    let has_body = [BODY, BODY_FILE].iter().any(|body| word(body) != NONE);
+    let is_another = is_another || !method.is_empty() && (has_body || !matches!(&method[..], GET | HEAD));
     let is_compared = settings.word(CHECK.name) != COUNT;
     let any_is_correct = !given(BYTES.name) && if given(CHECK.name) { !is_compared } else { is_another };
     match (any_is_correct, given(CHECK.name)) {
@@ -213,7 +255,13 @@ fn status(text: &str) -> Result<u16, String> {
     is_final.ok_or(format!("'{text}' is not a status from {first} to {last}"))
 }
 
-fn of_path(path: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Settings) -> Result<KindOfRequest> {
+fn of_path(
+    path: &str,
+    has_sizes: bool,
+    expected: &Arc<[u16]>,
+    common: &Common,
+    settings: &Settings,
+) -> Result<KindOfRequest> {
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| {
         mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name)).blaming(&[PATH.name])
@@ -222,13 +270,20 @@ fn of_path(path: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Settin
     // Without a length, the size is drawn; if there is no place for a size, it is refused.
     let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };
     check_path(path, has_sizes).map_err(refused)?;
+    let method = common.method(settings.values().get(METHOD.name).map_or(GET, |_| settings.word(METHOD.name)));
+    check_method(method).map_err(|why| {
+        let hint = "allowed: GET, HEAD, POST, PUT, DELETE and the like";
+        mistake_with_hint("http.invalid_method", format!("--{}: {why}", METHOD.name), hint).blaming(&[METHOD.name])
+    })?;
+    let content = common.body(method, true);
     Ok(KindOfRequest {
-        text: format!("GET:{path}"),
+        text: format!("{method}:{path}"),
         weight: 1,
         statuses: Arc::clone(expected),
         body,
-        head_only: false,
-        head: Head::new("GET", path),
+        head_only: method == HEAD,
+        head: Head::new(method, path, &common.rest(method, content.as_deref())),
+        content,
     })
 }
 
@@ -247,18 +302,20 @@ fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
 /// Final statuses (RFC 9110, section 15).
 pub const STATUSES: RangeInclusive<u16> = 200..=599;
 
-fn of_mix(text: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Settings) -> Result<KindOfRequest, String> {
+fn of_mix(
+    text: &str,
+    has_sizes: bool,
+    expected: &Arc<[u16]>,
+    common: &Common,
+    settings: &Settings,
+) -> Result<KindOfRequest, String> {
     let (request, of_all) = text.rsplit_once('@').ok_or(format!("'{text}' has no weight"))?;
     let weight = weight(of_all)?;
     let (what, path) = request.split_once(':').ok_or(format!("'{request}' has no colon before its path"))?;
     check_path(path, has_sizes).map_err(|why| format!("the path '{path}': {why}"))?;
     let (what, bytes) = what.split_once('+').map_or((what, None), |(what, bytes)| (what, Some(bytes)));
     let (method, own_status) = what.split_once('=').map_or((what, None), |(what, own)| (what, Some(own)));
-    let head_only = match method {
-        "GET" => false,
-        "HEAD" => true,
-        _ => return Err(format!("'{method}' is not GET or HEAD; other methods are not supported")),
-    };
+    check_method(method)?;
     let own_status = own_status.map(status).transpose()?;
     let statuses = own_status.map_or_else(|| Arc::clone(expected), |own| [own].into());
     let status = own_status.unwrap_or(OK);
@@ -273,15 +330,18 @@ fn of_mix(text: &str, has_sizes: bool, expected: &Arc<[u16]>, settings: &Setting
         (_, Some(_), true) => return Err(format!("'{request}' has two sizes: +BYTES, and {SIZE} in its path")),
         (200, None, true) => Body::Drawn,
         (_, None, true) => return Err(format!("'{request}' has a size, but status {status} has no body")),
-        (200, own, false) => match own.or(all) {
+        (200, own, false) => match own.or(all.filter(|_| matches!(method, GET | HEAD))) {
             Some(bytes) => Body::Exactly(bytes),
+            None if !has_sizes || method != GET => Body::Any(None),
             None => return Err(format!("'{request}' does not give the length of its reply: {method}+BYTES:{path}")),
         },
         // These statuses have no body (RFC 9110, sections 15.3.5 and 15.4.5).
         (204 | 304, None, false) => Body::Any(Some(0)),
         (_, own, false) => Body::Any(own),
     };
-    Ok(KindOfRequest { text: request.to_owned(), weight, statuses, body, head_only, head: Head::new(method, path) })
+    let content = common.body(method, false);
+    let head = Head::new(method, path, &common.rest(method, content.as_deref()));
+    Ok(KindOfRequest { text: request.to_owned(), weight, statuses, body, head_only: method == HEAD, head, content })
 }
 
 #[cfg(test)]
@@ -299,7 +359,8 @@ mod tests {
         if given.contains_key("sizes") {
             settings.forget(BYTES.name);
         }
-        kinds(&settings)
+        let common = Common::of(&settings)?;
+        kinds(&settings, &common)
     }
 
     #[test]
@@ -320,7 +381,10 @@ mod tests {
             ]
         );
         assert_eq!(kinds[1].text, "HEAD:/a=b");
-        assert_eq!(&kinds[1].head.bytes(0)[..], b"HEAD /a=b HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(
+            &kinds[1].head.bytes(0)[..],
+            b"HEAD /a=b HTTP/1.1\r\nHost: localhost\r\nUser-Agent: thunderherd\r\n\r\n"
+        );
         assert_eq!(&kinds[3].head.bytes(0)[..15], b"GET /x@y HTTP/1");
     }
 
@@ -329,7 +393,10 @@ mod tests {
         for (given, path) in [("/", "/bytes/77"), ("/data?n={bytes}&m=1", "/data?n=77&m=1")] {
             let kinds = read(&[("sizes", "uniform:1..100"), ("path", given)]).unwrap();
             assert_eq!(kinds[0].body, Body::Drawn);
-            assert_eq!(kinds[0].head.bytes(77)[..], format!("GET {path}{REST}").into_bytes());
+            assert_eq!(
+                kinds[0].head.bytes(77)[..],
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: thunderherd\r\n\r\n").into_bytes()
+            );
         }
         let kinds = read(&[("sizes", "uniform:1..100"), ("mix", "GET:/bytes/{bytes}@1,GET+5:/@1")]).unwrap();
         assert_eq!((kinds[0].body, kinds[1].body), (Body::Drawn, Body::Exactly(5)));
@@ -343,8 +410,8 @@ mod tests {
             (vec![("mix", "GET:/@0")], "'0' is not a weight"),
             (vec![("mix", "GET@1")], "no colon"),
             (vec![("mix", "GET:x@1")], "begins with a slash: /x"),
-            (vec![("mix", "POST:/@1")], "'POST' is not GET or HEAD"),
-            (vec![("mix", "get:/@1")], "'get' is not GET or HEAD"),
+            (vec![("mix", "CONNECT:/@1")], "makes a tunnel"),
+            (vec![("mix", "get:/@1")], "'get' is not a method"),
             (vec![("mix", "GET=99:/@1")], "'99' is not a status from 200 to 599"),
             (vec![("mix", "GET=x:/@1")], "'x' is not a status"),
             (vec![("mix", "GET+-1:/@1")], "'-1' is not a number of bytes"),

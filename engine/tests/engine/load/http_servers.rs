@@ -163,6 +163,63 @@ fn errors_that_a_status_reports_are_counted_by_status_and_keep_their_connections
     assert_eq!(seen, [Some(replies + 40), Some(made + 40)]);
 }
 
+/// A server of POST requests: it answers with the length of the body, and with whether the client waited for 100 Continue.
+fn posts(stream: TcpStream) {
+    let mut reader = std::io::BufReader::new(stream);
+    loop {
+        let (mut length, mut expects, mut line) = (0, false, String::new());
+        while std::io::BufRead::read_line(&mut reader, &mut line).is_ok_and(|bytes| bytes > 2) {
+            if let Some(value) = line.trim().strip_prefix("Content-Length: ") {
+                length = value.parse().unwrap();
+            }
+            expects |= line.trim() == "Expect: 100-continue";
+            line.clear();
+        }
+        if line.is_empty() {
+            return;
+        }
+        if expects {
+            assert!(reader.buffer().is_empty(), "the body did not wait");
+            reader.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let status = if body.iter().all(|byte| *byte == b'b') { "200 OK" } else { "400 Bad Request" };
+        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+        reader.get_mut().write_all(&[reply.as_bytes(), &body].concat()).unwrap();
+    }
+}
+
+#[test]
+fn bodies_of_any_size_arrive_at_once_or_when_the_server_is_ready() {
+    let path = std::env::temp_dir().join(format!("thunderherd-body-{}", std::process::id()));
+    std::fs::write(&path, vec![b'b'; 3_000_000]).unwrap();
+    let port = serve(posts);
+    let loops = back_ends().into_iter().map(|back_end| format!("closed_connections {back_end}"));
+    for which in loops.chain(["closed_threads".to_owned()]) {
+        for body in ["--body bbb".to_owned(), format!("--body-file {}", path.display())] {
+            let bytes = if body.ends_with("bbb") { 3 } else { 3_000_000 };
+            for expects in [false, true] {
+                let mut command = engine();
+                command.args(["load", "http", "--connect", &format!("127.0.0.1:{port}"), "--json", "--method", "PUT"]);
+                command
+                    .args(format!("--load {which} --connections kept --clients 2 --loops 5 {body}").split_whitespace());
+                if expects {
+                    command.args(["-H", "Expect: 100-continue"]);
+                }
+                let ran = run(&mut command);
+                let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+                assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 10), "{which} {expects}: {line}");
+                assert_eq!(count(&line, "tally.connections"), 2, "{which}: {line}");
+                assert!(count(&line, "tally.bytes_sent") > 10 * bytes, "{which}: {line}");
+            }
+        }
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
 /// The same options as wrk(1) and wrk2: connections of all threads together, seconds, threads, requests per second.
 #[test]
 fn a_url_with_short_options_is_a_load() {

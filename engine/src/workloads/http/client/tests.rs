@@ -178,8 +178,78 @@ fn the_path_is_requested() {
     let mut outbox = Outbox::default();
     new("/a?b").unwrap().open().ask(&mut outbox);
     let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
-    assert_eq!(&bytes[range.clone()], b"GET /a?b HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(&bytes[range.clone()], b"GET /a?b HTTP/1.1\r\nHost: localhost\r\nUser-Agent: thunderherd\r\n\r\n");
     assert!(new("a").err().unwrap().to_string().contains("begins with a slash: /a"));
+}
+
+/// Returns everything that the next request of a new connection sends before a reply.
+fn sent(given: &[(&'static str, &str)], authority: &str) -> String {
+    let given = given.iter().map(|(name, value)| (*name, Value::Word((*value).to_owned()))).collect();
+    let mut client = client(&Settings::new(ENTRY.client_settings, &given)).unwrap();
+    client.named(authority);
+    let (mut conversation, mut outbox, mut text) = (client.open(), Outbox::default(), Vec::new());
+    conversation.ask(&mut outbox);
+    while let Some(piece) = outbox.front() {
+        let bytes = piece.with_bytes(|bytes| Ok(bytes.to_vec())).unwrap();
+        outbox.sent(bytes.len() as u64);
+        text.extend(bytes);
+    }
+    assert_eq!(conversation.more(&mut outbox, &Window::to_come()), More::Nothing);
+    assert!(text.len() as u64 <= client.longest_request().unwrap());
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_request_has_the_configured_head_and_body() {
+    let agent = "User-Agent: thunderherd\r\n";
+    let host = "Host: h:81\r\n";
+    let large = "x".repeat(70_000);
+    for (given, right) in [
+        (vec![], format!("GET / HTTP/1.1\r\n{host}{agent}\r\n")),
+        (vec![("host", "a.b")], format!("GET / HTTP/1.1\r\nHost: a.b\r\n{agent}\r\n")),
+        (
+            vec![("header", "Accept: a, b\nuser-agent: me\nX:"), ("method", "HEAD")],
+            format!("HEAD / HTTP/1.1\r\n{host}Accept: a, b\r\nuser-agent: me\r\n\r\n"),
+        ),
+        (vec![("header", "User-Agent:")], format!("GET / HTTP/1.1\r\n{host}\r\n")),
+        (vec![("method", "POST")], format!("POST / HTTP/1.1\r\n{host}{agent}Content-Length: 0\r\n\r\n")),
+        (
+            vec![("method", "PUT"), ("path", "/a"), ("body", "\u{e9} \r\nHost: localhost\r\n")],
+            format!("PUT /a HTTP/1.1\r\n{host}{agent}Content-Length: 22\r\n\r\n\u{e9} \r\nHost: localhost\r\n"),
+        ),
+        (vec![("body", &large)], format!("POST / HTTP/1.1\r\n{host}{agent}Content-Length: 70000\r\n\r\n{large}")),
+        (
+            vec![("body", "x"), ("mix", "POST:/a@1")],
+            format!("POST /a HTTP/1.1\r\n{host}{agent}Content-Length: 1\r\n\r\nx"),
+        ),
+        (vec![("body", "x"), ("mix", "DELETE:/a@1")], format!("DELETE /a HTTP/1.1\r\n{host}{agent}\r\n")),
+        (
+            vec![("body", "x"), ("header", "Expect: 100-continue")],
+            format!("POST / HTTP/1.1\r\n{host}{agent}Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"),
+        ),
+    ] {
+        assert_eq!(sent(&given, "h:81"), right);
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_made_is_refused() {
+    let both = vec![("body", "x"), ("body_file", "/dev/null")];
+    for (given, code) in [
+        (vec![("method", "get")], "http.invalid_method"),
+        (vec![("method", "CONNECT")], "http.invalid_method"),
+        (vec![("header", "no colon")], "http.invalid_header"),
+        (vec![("header", "a b: c")], "http.invalid_header"),
+        (vec![("header", "Content-Length: 3")], "http.invalid_header"),
+        (vec![("header", "Transfer-Encoding: chunked")], "http.invalid_header"),
+        (vec![("header", "Expect: 100-continue")], "http.nothing_to_continue"),
+        (vec![("body_file", "/none/such")], "http.body_unreadable"),
+        (both, "http.two_bodies"),
+    ] {
+        let given = given.into_iter().map(|(name, value)| (name, Value::Word(value.to_owned()))).collect();
+        let error = client(&Settings::new(ENTRY.client_settings, &given)).err().unwrap();
+        assert_eq!(error.downcast_ref::<crate::base::mistake::Mistake>().unwrap().code, code);
+    }
 }
 
 fn of_mix(mix: &str) -> Box<dyn Client> {
