@@ -21,6 +21,8 @@ pub enum Unit {
     None,
     /// Counted things, for instance `workers`.
     Of(&'static str),
+    /// Counted things after which something happens; 0 stands for `never`.
+    After(&'static str),
     /// Bytes.
     Bytes,
     /// Time in nanoseconds. Values are multiples of the resolution.
@@ -81,6 +83,9 @@ const BIT_RATES: &[(&str, u64)] = &[("bit", 1), ("kbit", 1_000), ("mbit", 1_000_
 
 const SHARES: &[(&str, u64)] = &[("%", 10_000)];
 
+/// The word for 0 of [`Unit::After`].
+const NEVER: &str = "never";
+
 /// Maximum number of decimals; a longer fraction is not a multiple of any step.
 const MOST_DECIMALS: usize = 15;
 
@@ -88,7 +93,7 @@ impl Unit {
     /// Units that may follow a number, smallest first, with their sizes.
     fn units(self) -> &'static [(&'static str, u64)] {
         match self {
-            Unit::None | Unit::Of(_) => COUNTS,
+            Unit::None | Unit::Of(_) | Unit::After(_) => COUNTS,
             Unit::Bytes => BYTES,
             Unit::Time { .. } => TIMES,
             Unit::BitRate => BIT_RATES,
@@ -105,7 +110,7 @@ impl Unit {
     /// unit.
     fn printed(self) -> impl Iterator<Item = (&'static str, u64)> {
         let is_printed = move |name: &str| match self {
-            Unit::None | Unit::Of(_) => name.is_empty(),
+            Unit::None | Unit::Of(_) | Unit::After(_) => name.is_empty(),
             Unit::Bytes => name.is_empty() || name.ends_with("iB"),
             _ => true,
         };
@@ -114,6 +119,9 @@ impl Unit {
 
     /// Parses a number with its unit, such as `1.5s`, as a whole number of the smallest unit. 0 needs no unit.
     pub fn parse(self, text: &str) -> Result<u64, Fault> {
+        if matches!(self, Unit::After(_)) && text == NEVER {
+            return Ok(0);
+        }
         let end = text.find(|each: char| !each.is_ascii_digit() && each != '.').unwrap_or(text.len());
         let (number, unit) = (&text[..end], text[end..].trim());
         let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
@@ -144,7 +152,7 @@ impl Unit {
     /// Formats a quantity as it is typed: in the largest unit of which it is a multiple.
     pub fn format(self, value: u64) -> String {
         if value == 0 {
-            return "0".to_owned();
+            return if matches!(self, Unit::After(_)) { NEVER } else { "0" }.to_owned();
         }
         match self.printed().find(|(_, size)| value.is_multiple_of(*size)) {
             Some((name, size)) => format!("{}{name}", value / size),
@@ -160,6 +168,7 @@ impl Unit {
     /// Describes a range.
     pub fn range(self, minimum: u64, maximum: u64) -> String {
         let quantity = match self {
+            Unit::After(_) => return format!("{NEVER}, or a whole number up to {}", self.format(maximum)),
             Unit::None | Unit::Of(_) => "a whole number",
             Unit::Bytes => "a size",
             Unit::Time { .. } => "a time",
@@ -171,7 +180,7 @@ impl Unit {
 
     /// Names the counted things, for the help of a setting.
     pub fn counted(self) -> Option<&'static str> {
-        if let Unit::Of(things) = self { Some(things) } else { None }
+        if let Unit::Of(things) | Unit::After(things) = self { Some(things) } else { None }
     }
 
     /// Names the smallest step, as typed.
@@ -208,7 +217,7 @@ impl Serialize for Unit {
         }
         let unit = match *self {
             Unit::None => None,
-            Unit::Of(things) => Some(things),
+            Unit::Of(things) | Unit::After(things) => Some(things),
             Unit::Bytes => Some("bytes"),
             Unit::Time { .. } => Some("ns"),
             Unit::BitRate => Some("bit/s"),
@@ -248,6 +257,8 @@ mod tests {
             (Unit::Bytes, "1.5MiB", 3 << 19),
             (Unit::Of("clients"), "10k", 10_000),
             (Unit::None, "1.5M", 1_500_000),
+            (Unit::After("failures"), "never", 0),
+            (Unit::After("failures"), "3", 3),
             (Unit::None, "18446744073709551615", u64::MAX),
             (Unit::BitRate, "2.5Gbit", 2_500_000_000),
             (Unit::Share, "0.1%", 1000),

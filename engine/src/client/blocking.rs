@@ -45,6 +45,11 @@ impl<'run> BlockingClient<'run> {
         while self.state.goes_on(at) {
             if let Err(failure) = self.turn(&mut at) {
                 self.state.failed(&failure);
+                let rest = self.state.rest();
+                if rest > 0 {
+                    sleep_until(now() + rest, || self.state.goes_on(now()));
+                }
+                at = now();
             }
             if pause > 0 {
                 sleep_until(at + pause, || self.state.goes_on(now()));

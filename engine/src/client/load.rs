@@ -149,6 +149,16 @@ pub const TIMEOUT: Setting = Setting {
     for_more: Some("for slower replies, use a server that sends part of each reply at least once an hour"),
 };
 
+/// Failures in a row after which a client ends.
+pub const GIVE_UP: Setting = Setting {
+    name: "give_up",
+    help: "Failures in a row after which a client ends. Between two of them it pauses, for 10 ms at first and up to 1 s. Until \
+           the load has had its first reply, at most 3 failures: there is no server to measure",
+    unit: Unit::After("failures"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 10 },
+    for_more: Some("for more, use never: the client goes on until the load ends"),
+};
+
 /// Number of clients, in loads whose clients are not processes.
 pub const CLIENTS: Setting = Setting {
     name: "clients",

@@ -6,13 +6,20 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::client::exchange::{Caller, Failure};
-use crate::client::load::{LOOPS, LoadRun, THINK};
-use crate::count::tally::Slot;
+use crate::client::load::{GIVE_UP, LOOPS, LoadRun, THINK};
+use crate::count::tally::{ErrorKind, Slot};
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};
 
-/// Failures in a row after which a client gives up: there is no server to measure.
-const FAILURES_IN_A_ROW: u32 = 3;
+/// Failures in a row after which a client gives up in a load without a reply: there is no server to measure.
+const WITHOUT_A_REPLY: u64 = 3;
+
+/// Pause after the second failure in a row, in nanoseconds; doubled after each further one. After a single failure a client goes
+/// on at once.
+const FIRST_REST: u64 = 10_000_000;
+
+/// The longest pause.
+const LONGEST_REST: u64 = 1_000_000_000;
 
 /// Time between two of the connections opened before the first request. A server that creates a thread for each keeps
 /// up with that. If its accept queue overflows, TCP tries again only after a second.
@@ -24,7 +31,11 @@ pub struct ClientState<'run> {
     pub(super) slot: &'static Slot,
     number: usize,
     left: u64,
-    failures: u32,
+    /// Failures in a row.
+    failures: u64,
+    /// Failures in a row after which it gives up; 0: never.
+    give_up: u64,
+    has_given_up: bool,
     /// Counted requests.
     counted: u64,
 }
@@ -32,7 +43,8 @@ pub struct ClientState<'run> {
 impl<'run> ClientState<'run> {
     /// Makes the state of the client with this number, counted from 1 as displayed, with this many requests.
     pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
-        ClientState { run, slot, number, left: requests, failures: 0, counted: 0 }
+        let give_up = run.settings.integer(GIVE_UP.name);
+        ClientState { run, slot, number, left: requests, failures: 0, give_up, has_given_up: false, counted: 0 }
     }
 
     /// Number of the client, counted from 1.
@@ -52,12 +64,12 @@ impl<'run> ClientState<'run> {
 
     /// Returns whether the client has not given up.
     pub fn perseveres(&self) -> bool {
-        self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
+        !self.has_given_up && !signal::interrupted()
     }
 
     /// Ends the client's requests.
     pub fn give_up(&mut self) {
-        self.failures = FAILURES_IN_A_ROW;
+        self.has_given_up = true;
     }
 
     /// Notes a reply, with the moment from which its latency counts. A correct one counts if it arrived within the load's
@@ -97,6 +109,22 @@ impl<'run> ClientState<'run> {
         self.note(requests, failure);
         self.left -= requests;
         self.failures += 1;
+        self.has_given_up |= self.failures == self.give_up || self.failures >= WITHOUT_A_REPLY && !self.has_replies();
+    }
+
+    /// Returns whether the load has had a reply.
+    fn has_replies(&self) -> bool {
+        let counts = self.run.tally.counts();
+        counts.requests > 0 || counts.errors.contains_key(ErrorKind::ErrorStatus.name())
+    }
+
+    /// Returns for how long the client pauses after its failures in a row, in nanoseconds: a server that starts again, or is
+    /// overloaded, is not helped by attempts that follow each other at once.
+    pub fn rest(&self) -> u64 {
+        match self.failures {
+            0 | 1 => 0,
+            failures => LONGEST_REST.min(FIRST_REST << (failures - 2).min(10)),
+        }
     }
 
     fn note(&self, requests: u64, failure: &Failure) {

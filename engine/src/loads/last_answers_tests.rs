@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::LOADS;
 use crate::base::setting::{Setting, Settings, Value};
 use crate::base::window::Window;
-use crate::client::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
+use crate::client::load::{ByClient, FirstError, GIVE_UP, Load, LoadRun, TIMEOUT};
 use crate::client::measure::Measured;
 use crate::count::tally::{Counts, Tally};
 use crate::net::address::Address;
@@ -78,7 +78,7 @@ fn serve(letters: &'static str) -> SocketAddr {
 
 /// Two clients with persistent connections and six requests each.
 fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
-    let declared: Vec<Setting> = [load.settings, tcp::SETTINGS, &[TIMEOUT]].concat();
+    let declared: Vec<Setting> = [load.settings, tcp::SETTINGS, &[TIMEOUT, GIVE_UP]].concat();
     let given = BTreeMap::from([
         ("clients", Value::Integer(2)),
         ("loops", Value::Integer(6)),

@@ -8,7 +8,7 @@ use crate::base::about::{About, Entry};
 use crate::base::feature;
 use crate::base::limit::Limit;
 use crate::base::setting::{FILE_PREFIX, Setting};
-use crate::client::load::{Load, TIMEOUT};
+use crate::client::load::{GIVE_UP, Load, TIMEOUT};
 use crate::counters::{self, COUNTERS};
 use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
@@ -34,7 +34,7 @@ use crate::workloads::WORKLOADS;
 pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 
 /// Settings of every load.
-pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT];
+pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT, GIVE_UP];
 
 /// Defaults of the command line.
 pub mod defaults {

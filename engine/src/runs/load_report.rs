@@ -6,7 +6,7 @@ use crate::base::table::{Row, left, right, wrapped};
 use crate::client::due_requests::Outcomes;
 use crate::client::event_loop::{PIPELINE, THREADS};
 use crate::client::load::{CONNECTIONS, DURATION, KEPT, LOOPS, RAMP_UP, WARM_UP};
-use crate::client::validity::GENERATOR;
+use crate::client::validity::{CUT, GENERATOR};
 use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
@@ -54,6 +54,8 @@ struct Counted {
     ways: [(u64, u64); 2],
     /// Time between the readings of bytes and calls.
     between_ns: u64,
+    /// All clients gave up before the end of the window: its rates would be those of another load.
+    is_cut: bool,
 }
 
 impl Counted {
@@ -68,6 +70,7 @@ impl Counted {
                     (window.counted.bytes_sent, window.counted.send_calls),
                 ],
                 between_ns: window.counted.elapsed_ns,
+                is_cut: is_cut(result),
             },
             None => Counted {
                 requests: result.tally.requests,
@@ -78,9 +81,24 @@ impl Counted {
                     (result.tally.bytes_sent, result.tally.send_calls),
                 ],
                 between_ns: result.elapsed_ns,
+                is_cut: false,
             },
         }
     }
+
+    /// Formats the rate of what was counted; `-` of a window that was cut short.
+    fn rate(&self, count: u64) -> String {
+        self.of_whole(|| rate(per_second(count, self.nanoseconds)))
+    }
+
+    fn of_whole(&self, text: impl FnOnce() -> String) -> String {
+        if self.is_cut { "-".to_owned() } else { text() }
+    }
+}
+
+fn is_cut(result: &LoadResult) -> bool {
+    let checks = result.validity.as_ref().map_or(&[][..], |validity| &validity.checks);
+    checks.iter().any(|check| check.name == CUT && check.holds == Some(false))
 }
 
 fn per_second(count: u64, nanoseconds: u64) -> f64 {
@@ -150,7 +168,7 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
             (None, None) => format!("in {}", time(result.elapsed_ns)),
             _ => String::new(),
         };
-        let row = Row::new("Requests", [done, rate(per_second(counted.requests, counted.nanoseconds))]);
+        let row = Row::new("Requests", [done, counted.rate(counted.requests)]);
         rows.push(row.note(note));
     }
     if let Some(scheduled) = &result.scheduled {
@@ -164,9 +182,13 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
     }
     for (((number, calls), what), label) in ways.into_iter().zip(["Transfer", ""]) {
         let speed = per_second(number, counted.between_ns);
-        let speed = if is_stream { bits_per_second(speed) } else { format!("{}/s", bytes(speed)) };
+        let speed = || if is_stream { bits_per_second(speed) } else { format!("{}/s", bytes(speed)) };
+        let speed = counted.of_whole(speed);
         let calls = rate(per_second(calls, counted.between_ns));
-        let note = format!("{what}, {} calls/s", calls.trim_end_matches("/s"));
+        let note = match counted.is_cut {
+            true => what.to_owned(),
+            false => format!("{what}, {} calls/s", calls.trim_end_matches("/s")),
+        };
         rows.push(Row::new(label, [bytes(number as f64), speed]).note(note));
     }
     if let Some(payload @ 1..) = result.figures.get(PAYLOAD_BYTES).copied() {
@@ -175,7 +197,7 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
     }
     // Persistent connections are in the heading.
     if counted.connections > clients {
-        let speed = rate(per_second(counted.connections, counted.nanoseconds));
+        let speed = counted.rate(counted.connections);
         let closings = result.closings.as_ref().map(|closings| closings.in_words());
         let row = Row::new("Connections", [grouped(counted.connections), speed]);
         rows.push(row.note(closings.unwrap_or_default()));

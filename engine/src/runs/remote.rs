@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::base::setting::Settings;
 use crate::base::window::Window;
 use crate::client::exchange::LONGEST;
-use crate::client::load::{DURATION, Load, RAMP_UP, TIMEOUT, WARM_UP, closing};
+use crate::client::load::{DURATION, GIVE_UP, Load, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::net::address::Address;
 use crate::net::veth;
 use crate::protocol::pattern::BYTES;
@@ -54,9 +54,12 @@ pub fn bounds_in_words(target: &[Address], load: &Load, requests: &Requests, set
             nanoseconds as f64 / 1e9
         ),
         (Some(number), None) => format!(
-            "until {number} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply; a client \
-             stops after three failures in a row",
-            timeout * f64::from(LONGEST)
+            "until {number} requests are made, each with up to {timeout:.1} s to connect and {:.1} s for its reply{}",
+            timeout * f64::from(LONGEST),
+            match integer(settings, GIVE_UP.name) {
+                Some(failures @ 1..) => format!("; a client stops after {failures} failures in a row"),
+                _ => String::new(),
+            }
         ),
         (None, None) => "until it is interrupted".to_owned(),
     };

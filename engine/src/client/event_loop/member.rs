@@ -30,6 +30,8 @@ pub struct Member<Watch> {
     pub able: u64,
     /// Its connection did not take everything to be sent.
     pub held_up: bool,
+    /// Failed requests after which it pauses: as many may follow them.
+    pub resting: usize,
     /// Requests that it may have in flight: those that it has, and those that it waits for.
     pub slots: usize,
 }
@@ -44,6 +46,8 @@ pub enum Place {
     Connecting(Attempt<'static>),
     /// Connected.
     Connected(Box<Caller<'static>>),
+    /// It pauses after failures.
+    Resting,
     /// Ended.
     Finished,
 }
@@ -85,6 +89,7 @@ impl<Watch: Default> Member<Watch> {
             made: 0,
             able: 0,
             held_up: false,
+            resting: 0,
             slots,
         }
     }

@@ -1,6 +1,7 @@
 //! All clients of a thread and their turns: each connects, sends a request, gets a reply, and repeats.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +19,7 @@ use crate::client::state::{ClientState, requests_each};
 use crate::count::tally::ErrorKind;
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
+use crate::sys::signal;
 use crate::transfer::waiting;
 
 /// Maximum wait of the loop, so that an interrupt just before the wait is noticed.
@@ -48,6 +50,8 @@ pub struct Turns<B: BackEnd> {
     pub(super) most_closing: usize,
     /// Clients that are to connect.
     pub(super) waiting: VecDeque<usize>,
+    /// Clients that pause after failures, and when they go on.
+    resting: BinaryHeap<Reverse<(u64, usize)>>,
     /// Connected clients with new requests, each once.
     due: VecDeque<usize>,
     /// No attempt before this moment, while persistent connections are opened.
@@ -93,6 +97,7 @@ impl<B: BackEnd> Turns<B> {
             started: false,
             connecting: 0,
             waiting: VecDeque::new(),
+            resting: BinaryHeap::new(),
             due: VecDeque::new(),
             next_connect: 0,
             last_connected: 0,
@@ -137,8 +142,15 @@ impl<B: BackEnd> Turns<B> {
         self.connect_those_that_wait();
         self.at = now();
         self.own_time.look(self.at, &self.run.window);
-        let moments =
-            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
+        let rested = self.resting.peek().map(|Reverse((until, _))| *until);
+        let moments = [
+            until,
+            self.next_attempt(),
+            self.pace.next(),
+            rested,
+            Some(self.sweep),
+            self.own_time.next(&self.run.window),
+        ];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
         let time = if self.started && self.spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
@@ -146,6 +158,7 @@ impl<B: BackEnd> Turns<B> {
         self.at = now();
         self.own_time.waited(self.at - began);
         self.is_old = false;
+        self.wake();
         // Requests that became due while the loop slept come before ready sockets.
         self.serve();
         let mut together = 0;
@@ -354,7 +367,7 @@ impl<B: BackEnd> Turns<B> {
                 self.back_end.ignore(&mut member.watch, caller.socket());
                 member.place = Place::Connected(caller);
             }
-            place @ (Place::Disconnected | Place::Waiting | Place::Finished) => member.place = place,
+            place @ (Place::Disconnected | Place::Waiting | Place::Resting | Place::Finished) => member.place = place,
         }
     }
 
@@ -467,6 +480,14 @@ impl<B: BackEnd> Turns<B> {
         member.has_none_since(self.at);
         let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
         member.state.failed_together(lost.max(1) as u64, failure);
+        let rest = if self.started && member.state.perseveres() { member.state.rest() } else { 0 };
+        if rest > 0 {
+            member.resting = lost;
+            member.place = Place::Resting;
+            self.resting.push(Reverse((self.at + rest, index)));
+            (0..lost).for_each(|_| self.fail_first(index));
+            return;
+        }
         for _ in 0..lost {
             self.fail_first(index);
             self.freed(index);
@@ -476,6 +497,26 @@ impl<B: BackEnd> Turns<B> {
             self.drop_requests(index);
         } else if !member.requests.is_empty() || !self.started && member.state.goes_on(self.at) {
             self.queue(index);
+        }
+    }
+
+    /// Lets clients go on that have paused long enough after failures, or all of them when the load is about to end.
+    fn wake(&mut self) {
+        while let Some(&Reverse((until, index))) = self.resting.peek()
+            && (self.at >= until || signal::interrupted() || self.run.window.is_over(self.at))
+        {
+            self.resting.pop();
+            let member = &mut self.members[index];
+            member.place = Place::Disconnected;
+            member.able = self.at;
+            for _ in 0..std::mem::take(&mut member.resting) {
+                self.freed(index);
+            }
+            if !self.members[index].state.perseveres() {
+                self.drop_requests(index);
+            } else if !self.members[index].requests.is_empty() {
+                self.queue(index);
+            }
         }
     }
 
@@ -522,7 +563,7 @@ impl<B: BackEnd> Turns<B> {
                 Place::Connected(caller) => {
                     self.back_end.close(&mut member.watch, caller, self.run.target.patience);
                 }
-                Place::Disconnected | Place::Waiting => {}
+                Place::Disconnected | Place::Waiting | Place::Resting => {}
             }
             let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
             if begun > 0 {
@@ -539,5 +580,6 @@ impl<B: BackEnd> Turns<B> {
             }
         }
         self.waiting.clear();
+        self.resting.clear();
     }
 }

@@ -244,7 +244,7 @@ fn vanishes(spoken: Spoken) -> u16 {
     port
 }
 
-/// Every load, with 4 clients, how it ends, and its duration in milliseconds if it is known.
+/// Every load, with 4 clients that give up after three failures, how it ends, and its duration in milliseconds if it is known.
 fn loads() -> Vec<(String, Option<u64>)> {
     let mut loads = vec![("--load closed --children 4 --loops 20".to_owned(), None)];
     for kept in ["kept", "per_request"] {
@@ -265,7 +265,36 @@ fn loads() -> Vec<(String, Option<u64>)> {
             }
         }
     }
-    loads
+    loads.into_iter().map(|(options, lasts)| (options + " --give-up 3", lasts)).collect()
+}
+
+/// Answers on every connection, except those made in the second part of each load: it closes them at once.
+#[test]
+fn a_server_that_comes_back_is_met_again() {
+    for (which, _) in loads().into_iter().filter(|(options, lasts)| lasts.is_some() && options.contains("kept")) {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&made);
+        let port = serve(move |mut stream| {
+            let number = counted.fetch_add(1, SeqCst);
+            if (4..12).contains(&number) {
+                return;
+            }
+            let mut left = if number < 4 { 5 } else { usize::MAX };
+            while left > 0 && SPOKEN[0].takes(&mut stream) && stream.write_all(&(SPOKEN[0].reply)()).is_ok() {
+                left -= 1;
+            }
+        });
+        for (options, meets) in [("--give-up never", true), ("--give-up 1", false)] {
+            made.store(0, SeqCst);
+            let options = format!("{} --bytes {BYTES}", which.replace("--give-up 3", options));
+            let (ran, line) = load(SPOKEN[0].workload, port, &options);
+            let errors = line["tally"]["errors"].as_object().unwrap();
+            assert_eq!((ran.status, errors.is_empty()), (Some(1), false), "{options}: {line}");
+            let cut = line["validity"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == "cut_window");
+            assert_eq!(cut.unwrap()["holds"], json!(meets), "{options}: {line}");
+            assert_eq!(made.load(SeqCst) > 12, meets, "{options}: {line}");
+        }
+    }
 }
 
 /// However busy the machine is, a load that takes this much longer than allowed does not end by itself.
