@@ -73,6 +73,15 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
         return Ok(None);
     }
     let url = &words[place];
+    // The scheme of a URL has no case (RFC 3986, section 3.1).
+    let scheme = &scheme.to_ascii_lowercase()[..];
+    if scheme == "https" {
+        return Err(mistake_with_hint(
+            "load.no_tls",
+            format!("{url}: TLS is not supported yet"),
+            "load the http:// port of the server, or of a proxy on its machine that ends TLS, such as nginx",
+        ));
+    }
     let Some(workload) = WORKLOADS.iter().find(|entry| entry.name == scheme) else {
         let names: Vec<String> = WORKLOADS.iter().map(|entry| format!("{}://", entry.name)).collect();
         return Err(mistake_with_hint(
@@ -159,6 +168,7 @@ mod tests {
                 "x load echo --connect [::1]:7777 --load closed_connections --connections kept --loops 5",
             ),
             ("x load http://h:1 --load closed", "x load http --connect h:1 --load closed"),
+            ("x load HTTP://h:1#f --load closed", "x load http --connect h:1 --load closed"),
             (
                 "x count --count cycles -- load http://h:1 -d 1s",
                 "x count --count cycles -- load http --connect h:1 --load closed_connections --connections kept -d 1s",
@@ -184,7 +194,9 @@ mod tests {
     #[test]
     fn other_urls_are_refused() {
         for (url, code) in [
-            ("https://h:1", "load.unknown_scheme"),
+            ("https://h:1", "load.no_tls"),
+            ("HTTPS://h:1", "load.no_tls"),
+            ("ftp://h:1", "load.unknown_scheme"),
             ("http:///path", "load.no_host"),
             ("echo://h:1/path", "load.path_without_http"),
         ] {

@@ -28,6 +28,8 @@ pub struct Measure<'run> {
     /// The same per kind of request, if there are several.
     by_kind: Vec<Histogram<u32>>,
     population: Population,
+    /// The longest latency of a reply that came before or after the window.
+    longest_outside: u64,
     /// Of an open loop.
     scheduled: Option<Box<Scheduled>>,
     /// The thread's own usage in the window, once that is over.
@@ -45,6 +47,7 @@ impl<'run> Measure<'run> {
             by_status: Vec::new(),
             by_kind: Vec::new(),
             population: Population::default(),
+            longest_outside: 0,
             scheduled: None,
             generator: None,
         }
@@ -62,7 +65,9 @@ impl<'run> Measure<'run> {
 
     /// Counts a reply.
     pub fn answered(&mut self, status: Option<Status>, sent: u64, at: u64) {
-        if self.window.contains(at) {
+        if !self.window.contains(at) {
+            self.longest_outside = self.longest_outside.max(at.saturating_sub(sent));
+        } else {
             self.requests += u64::from(!is_error(status));
             record(
                 status.map_or(&mut self.latency, |status| of_status(&mut self.by_status, status)),
@@ -116,6 +121,9 @@ impl<'run> Measure<'run> {
     /// Counts the reply to a scheduled request.
     pub fn answered_by_schedule(&mut self, status: Option<Status>, moments: Moments, at: u64) {
         let is_error = is_error(status);
+        if !self.window.contains(at) {
+            self.longest_outside = self.longest_outside.max(at.saturating_sub(moments.begun));
+        }
         self.requests += u64::from(self.window.contains(at) && !is_error);
         let Some(scheduled) = self.scheduled.as_deref_mut().filter(|_| self.window.contains(moments.due)) else {
             return;
@@ -199,6 +207,8 @@ pub struct Measured {
     pub by_kind: Vec<Histogram<u64>>,
     /// Number of requests in the system; for loads with an event loop.
     pub population: Population,
+    /// The longest latency of a reply that came before or after the window, in nanoseconds; 0 if none came.
+    pub longest_outside: u64,
     /// Constant number of requests in the system, for a closed loop if known.
     pub always_under_way: Option<u64>,
     /// CPUs that its threads may use, one thread on each if pinned; for loads with an event loop.
@@ -223,6 +233,7 @@ impl Default for Measured {
             by_status: BTreeMap::new(),
             by_kind: Vec::new(),
             population: Population::default(),
+            longest_outside: 0,
             always_under_way: None,
             cpus: 0,
             scheduled: None,
@@ -239,6 +250,7 @@ impl Measured {
         self.requests += measure.requests;
         self.connections += measure.connections;
         self.population.area += measure.population.area;
+        self.longest_outside = self.longest_outside.max(measure.longest_outside);
         self.generators.extend(measure.generator.clone());
         if let Some(scheduled) = &measure.scheduled {
             self.scheduled.get_or_insert_default().add(scheduled);

@@ -86,6 +86,9 @@ pub const ERRORS: &str = "errors";
 /// Name of the check that the window has its planned length.
 pub const CUT: &str = "cut_window";
 
+/// Name of the check that a reply came in the window.
+pub const NO_REPLY: &str = "no_reply";
+
 /// Name of the check that the client threads are not the limit.
 pub const GENERATOR: &str = "generator_cpu";
 
@@ -223,6 +226,30 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
 pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, planned_ns: Option<u64>) -> Vec<Check> {
     let whole = planned_ns.map(|planned_ns| whole_window(window_ns, planned_ns));
     std::iter::once(errors(failed)).chain(whole).collect()
+}
+
+/// How many times the longest latency a window should last that had no reply at all.
+const LATENCIES: u64 = 10;
+
+/// Checks that a reply came in the window, which lasted for `window_ns`. `longest_outside` is the longest latency of a reply
+/// before or after it, 0 if none came.
+pub fn any_reply(replies: u64, window_ns: u64, longest_outside: u64) -> Check {
+    let seconds = |nanoseconds: u64| format!("{}s", (nanoseconds * LATENCIES).div_ceil(1_000_000_000));
+    let change = match longest_outside {
+        0 => "use a longer --duration, and see what the server does".to_owned(),
+        _ => format!(
+            "replies took up to {:.3} s, and the window {:.3} s; use --duration {} or more",
+            longest_outside as f64 / 1e9,
+            window_ns as f64 / 1e9,
+            seconds(longest_outside)
+        ),
+    };
+    check(NO_REPLY, f64::from(replies == 0), 0.0, "1 if no reply came in the window", &change)
+}
+
+/// Returns what to change, in the words of a failed check.
+pub fn change_in(check: &Check) -> &str {
+    check.words.split_once(": ").map_or(&check.words, |(_, change)| change)
 }
 
 /// The window ends when all clients have stopped.

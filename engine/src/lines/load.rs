@@ -12,9 +12,11 @@ use crate::client::due_requests::{self, Outcomes};
 use crate::client::generator::Generator;
 use crate::client::histograms::{encoded, maximum, percentile};
 use crate::client::measure::Measured;
-use crate::client::validity::{Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_valid, judge};
+use crate::client::validity::{
+    Check, Evidence, ScheduleEvidence, any_reply, before_all, cube_of_latencies, is_valid, judge,
+};
 use crate::count::tally::Counts;
-use crate::protocol::workload::{Replies, StatusCounts};
+use crate::protocol::workload::{MeasuredBy, Replies, StatusCounts};
 use crate::requests::schedule::{Process, Schedule};
 use crate::requests::sizes::SizesSent;
 use crate::requests::traffic::{self, KindSent};
@@ -228,10 +230,17 @@ pub fn validity(
     schedule: Option<&Schedule>,
     spins: bool,
     planned_ns: Option<u64>,
+    measured_by: MeasuredBy,
     tally: &Counts,
 ) -> Option<Validity> {
     let window_ns = window.map_or(0, |window| window.end - window.start);
-    let before = before_all(&tally.errors, window_ns, planned_ns);
+    let mut before = before_all(&tally.errors, window_ns, planned_ns);
+    // Otherwise another check says why. A window without requests needs none.
+    let needs_reply = planned_ns.is_some() && is_valid(&before) && measured_by == MeasuredBy::Requests;
+    let any_due = measured.scheduled.as_ref().is_none_or(|scheduled| scheduled.outcomes.due > 0);
+    let any_reply = (needs_reply && any_due && window_ns > 0 && measured.requests == 0)
+        .then(|| any_reply(measured.requests, window_ns, measured.longest_outside));
+    before.extend(any_reply.clone());
     let failed = !is_valid(&before);
     if window_ns == 0 || measured.generators.is_empty() {
         return failed.then(|| Validity {
@@ -244,7 +253,7 @@ pub fn validity(
     let came = measured.scheduled.as_deref();
     let latency = came.map_or(&measured.latency, |came| &came.latency);
     let in_system = measured.population.mean(window_ns);
-    let checks = judge(&Evidence {
+    let mut checks = judge(&Evidence {
         window_ns,
         planned_ns,
         always_under_way: measured.always_under_way,
@@ -260,6 +269,7 @@ pub fn validity(
         spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
+    checks.extend(any_reply);
     let valid = match came {
         Some(_) => Some(is_valid(&checks)),
         None => failed.then_some(false),

@@ -165,6 +165,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             run.schedule.as_ref(),
             waiting::spins(&run.settings),
             run.window_ns().filter(|_| !signal::interrupted()),
+            run.client.measured_by(),
             &counted,
         ),
         tally: counted,

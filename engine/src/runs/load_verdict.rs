@@ -4,7 +4,8 @@ use crate::base::quantity::{grouped, percent, rate, span, time};
 use crate::base::table::wrapped;
 use crate::client::load::DURATION;
 use crate::client::validity::{
-    CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, RATE, advice, is_of_a_schedule,
+    CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE, advice, change_in,
+    is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
@@ -12,7 +13,7 @@ use crate::runs::load::Plan;
 use crate::transfer::waiting;
 
 /// Checks whose failures explain those of later ones, by cause.
-const CAUSES: [&str; 6] = [ERRORS, CUT, EMPTY, GENERATOR, LAG, RATE];
+const CAUSES: [&str; 7] = [ERRORS, CUT, EMPTY, NO_REPLY, GENERATOR, LAG, RATE];
 
 /// Formats the verdict for people. It agrees with the exit status: "Valid" and "Caution" with success, all others with
 /// failure.
@@ -118,6 +119,7 @@ fn reason(check: &Check, result: &LoadResult) -> String {
             format!("the server did not keep up ({} of {})", rate(achieved), rate(offered))
         }
         (LAG, _) => "the clients sent requests late (see Lag)".to_owned(),
+        (NO_REPLY, _) => "no reply came in the window".to_owned(),
         (EMPTY, _) => "no request was due in the window".to_owned(),
         (CUT, _) => "all clients gave up before the end".to_owned(),
         (LITTLE_LAW, _) => "the load was not steady".to_owned(),
@@ -135,6 +137,7 @@ fn against(check: &Check, plan: &Plan, result: &LoadResult) -> String {
         RATE | NEVER_SENT if waited => "use a lower --rate, or more --clients".to_owned(),
         RATE | NEVER_SENT => "use a lower --rate, or a longer window if replies take long".to_owned(),
         EMPTY => format!("use a higher --rate or a longer --{}", DURATION.option()),
+        NO_REPLY => change_in(check).to_owned(),
         CUT => "see the first error".to_owned(),
         LITTLE_LAW => "use a longer window or warm-up".to_owned(),
         _ if waiting::spins(&plan.settings) => {

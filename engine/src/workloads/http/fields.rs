@@ -1,6 +1,6 @@
 //! Header fields, in requests and replies.
 
-/// Maximum number of header fields of a request or a reply; the server answers a request with more with 431.
+/// Maximum number of header fields of a request; the server answers a request with more with 431. Replies may have more.
 pub const MOST_HEADERS: usize = 64;
 
 /// Parses a Content-Length: digits only.

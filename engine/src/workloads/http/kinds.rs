@@ -262,6 +262,7 @@ fn of_path(
     common: &Common,
     settings: &Settings,
 ) -> Result<KindOfRequest> {
+    let path = without_fragment(path);
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| {
         mistake("http.invalid_path", format!("--{} is '{path}', but {why}", PATH.name)).blaming(&[PATH.name])
@@ -285,6 +286,11 @@ fn of_path(
         head: Head::new(method, path, &common.rest(method, content.as_deref())),
         content,
     })
+}
+
+/// The fragment of a URL is the client's own, and never sent (RFC 9110, section 4.2.5).
+fn without_fragment(path: &str) -> &str {
+    path.split('#').next().unwrap_or_default()
 }
 
 fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
@@ -311,6 +317,7 @@ fn of_mix(
 ) -> Result<KindOfRequest, String> {
     let (request, of_all) = text.rsplit_once('@').ok_or(format!("'{text}' has no weight"))?;
     let weight = weight(of_all)?;
+    let request = without_fragment(request);
     let (what, path) = request.split_once(':').ok_or(format!("'{request}' has no colon before its path"))?;
     check_path(path, has_sizes).map_err(|why| format!("the path '{path}': {why}"))?;
     let (what, bytes) = what.split_once('+').map_or((what, None), |(what, bytes)| (what, Some(bytes)));
@@ -403,6 +410,27 @@ mod tests {
     }
 
     #[test]
+    fn a_fragment_is_not_sent() {
+        for given in [("path", "/a?b#c"), ("mix", "GET:/a?b#c@1")] {
+            let kinds = read(&[given]).unwrap();
+            assert!(
+                kinds[0].head.bytes(0).starts_with(b"GET /a?b HTTP/1.1\r\n") && kinds[0].path() == "/a?b",
+                "{given:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn replies_of_any_length_are_correct_wherever_that_is_requested() {
+        let given = BTreeMap::from([("mix", Value::Word("GET:/@1,HEAD:/a@1,GET+7:/b@1".to_owned()))]);
+        let mut settings = Settings::new(ENTRY.client_settings, &given);
+        settings.forget(BYTES.name);
+        let kinds = kinds(&settings, &Common::of(&settings).unwrap()).unwrap();
+        let seen: Vec<_> = kinds.iter().map(|kind| kind.body).collect();
+        assert_eq!(seen, [Body::Any(None), Body::Any(None), Body::Exactly(7)]);
+    }
+
+    #[test]
     fn an_invalid_mix_is_refused_with_the_allowed_form() {
         let sizes = ("sizes", "uniform:1..100");
         for (given, words) in [
@@ -419,6 +447,7 @@ mod tests {
             (vec![("mix", "GET:/bytes/{bytes}@1")], "give --sizes"),
             (vec![("path", "/bytes/{bytes}")], "give --sizes"),
             (vec![("path", "x")], "begins with a slash: /x"),
+            (vec![("path", "#/x")], "begins with a slash: /"),
             (vec![("path", "/x"), sizes], "no effect"),
             (vec![("mix", "GET+5:/@1"), sizes], "no effect"),
             (vec![("mix", "GET:/@1"), sizes], "GET+BYTES:/"),

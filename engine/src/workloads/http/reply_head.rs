@@ -71,17 +71,52 @@ struct Last {
     head: Option<Head>,
 }
 
+/// Nearly all heads have no more header fields than requests may have; a head of the longest length has room for this many.
+const MANY_HEADERS: usize = 16 * 1024;
+
 fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut head = httparse::Response::new(&mut headers);
-    let length = match head.parse(bytes) {
+    let few = parse_with(bytes, head_only, &mut headers);
+    match few {
+        Err(Unread::TooManyFields) => parse_with(bytes, head_only, &mut vec![httparse::EMPTY_HEADER; MANY_HEADERS]),
+        few => few,
+    }
+    .map_err(|unread| match unread {
+        Unread::TooManyFields => format!("the reply's head has more than {MANY_HEADERS} fields"),
+        Unread::Wrong(why) => why,
+    })
+}
+
+/// Why a head cannot be read.
+enum Unread {
+    TooManyFields,
+    Wrong(String),
+}
+
+impl From<String> for Unread {
+    fn from(why: String) -> Self {
+        Unread::Wrong(why)
+    }
+}
+
+fn parse_with<'a>(
+    bytes: &'a [u8],
+    head_only: bool,
+    headers: &mut [httparse::Header<'a>],
+) -> Result<Option<Head>, Unread> {
+    let mut head = httparse::Response::new(headers);
+    // A field may go on in lines that begin with a space (RFC 9112, section 5.2): old servers send such lines.
+    let mut config = httparse::ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    let length = match config.parse_response(&mut head, bytes) {
         Ok(Parsed::Complete(length)) => length,
         Ok(Parsed::Partial) => return Ok(None),
-        Err(error) => return Err(format!("the reply is not HTTP: {error}")),
+        Err(httparse::Error::TooManyHeaders) => return Err(Unread::TooManyFields),
+        Err(error) => return Err(Unread::Wrong(format!("the reply is not HTTP: {error}"))),
     };
     let status = head.code.unwrap_or_default();
     if status == 101 {
-        return Err("the reply's status is 101: another protocol follows, which was not requested".to_owned());
+        return Err("the reply's status is 101: another protocol follows, which was not requested".to_owned().into());
     }
     let of_body = |closes, body, announced| Ok(Some(Head { length, status, announced, closes, body }));
     if (100..200).contains(&status) {
@@ -101,13 +136,13 @@ fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, String> {
     // With two different lengths the end of the reply is unknown (RFC 9112, section 6.3).
     let first = lengths.next();
     if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
-        return Err("the reply has two different Content-Lengths".to_owned());
+        return Err("the reply has two different Content-Lengths".to_owned().into());
     }
     if !has_none && in_chunks(&head)? {
         return of_body(closes, Extent::Chunks, None);
     }
     match first.map(|header| content_length(header.value)) {
-        Some(None) => Err("the reply's Content-Length is not a number".to_owned()),
+        Some(None) => Err("the reply's Content-Length is not a number".to_owned().into()),
         Some(announced) => of_body(closes, Extent::Bytes(announced.filter(|_| !has_none).unwrap_or(0)), announced),
         // A server may omit it in this case (RFC 9110, section 8.6).
         None if has_none => of_body(closes, Extent::Bytes(0), None),
@@ -229,6 +264,19 @@ mod tests {
         ] {
             let error = body(fields).unwrap_err();
             assert!(error.contains(word), "{fields}: {error}");
+        }
+    }
+
+    #[test]
+    fn old_servers_fold_lines_and_others_send_many() {
+        let folded = "HTTP/1.1 200 OK\r\nX: a,\r\n b\r\n\tc\r\nContent-Length: 3\r\nConnection: x,\r\n close\r\n\r\n";
+        let head = parse(folded.as_bytes(), false).unwrap().unwrap();
+        assert_eq!((head.body, head.length), (Extent::Bytes(3), folded.len()));
+        for fields in [MOST_HEADERS - 1, MOST_HEADERS, 1000] {
+            let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 3\r\n\r\n", "A: b\r\n".repeat(fields));
+            let head = parse(many.as_bytes(), false).unwrap().unwrap();
+            assert_eq!((head.body, head.length), (Extent::Bytes(3), many.len()), "{fields}");
+            assert_eq!(parse(&many.as_bytes()[..many.len() - 1], false), Ok(None), "{fields}");
         }
     }
 }

@@ -299,3 +299,55 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
         assert!(count(&line, "tally.errors.truncated") > 0, "{which}: {line}");
     }
 }
+
+/// Replies take longer than the window: none comes in it, and the hint names a window that would do.
+#[test]
+fn a_window_without_a_reply_is_not_valid() {
+    let port = serve(|mut stream| {
+        while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+    for which in ["closed_connections", "closed_threads", "open --rate 100"] {
+        let options = format!("--load {which} --connections kept --clients 2 --path /slow --expect 204");
+        let (ran, line) = load("http", port, &format!("{options} --duration 100ms"));
+        let checks = line["validity"]["checks"].as_array().unwrap();
+        let none = checks.iter().find(|check| check["name"] == "no_reply").unwrap();
+        assert_eq!(
+            (ran.status, &none["holds"], &line["tally"]["errors"]),
+            (Some(1), &json!(false), &json!({})),
+            "{line}"
+        );
+        assert!(["4s", "5s"].iter().any(|window| none["words"].as_str().unwrap().contains(window)), "{none}");
+        let (_, line) = load("http", port, &format!("{options} --duration 1s"));
+        let checks = line["validity"]["checks"].as_array();
+        assert!(checks.is_none_or(|checks| checks.iter().all(|check| check["name"] != "no_reply")), "{line}");
+    }
+}
+
+/// nginx and others send such heads if they are configured so.
+#[test]
+fn heads_with_many_fields_or_folded_lines_are_read() {
+    let port = serve(|mut stream| {
+        while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
+            let fields = "Set-Cookie: a=b;\r\n path=/\r\n".repeat(200);
+            let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: 2\r\n\r\nok").as_bytes());
+        }
+    });
+    let (ran, line) = load("http", port, "--load closed_connections --connections kept --loops 10 --path /page");
+    assert_eq!((ran.status, count(&line, "tally.requests"), count(&line, "tally.connections")), (Some(0), 40, 4));
+}
+
+#[test]
+fn replies_of_any_length_are_correct_with_check_count() {
+    let server = Server::start("epoll", "http", &["--bytes", "77"]);
+    for what in ["--path /", "--method HEAD", "--mix GET:/@1,HEAD:/@1"] {
+        let options = format!("--load closed_connections --connections kept --loops 10 {what}");
+        let (ran, line) = load("http", server.port, &format!("{options} --check count"));
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 40), "{what}: {line}");
+        let (ran, line) = load("http", server.port, &options);
+        assert!(ran.status == Some(1) && count(&line, "tally.errors.wrong_reply") > 0, "{what}: {line}");
+    }
+    server.stop().is_good();
+}
