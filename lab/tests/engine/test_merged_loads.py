@@ -6,17 +6,19 @@ import json
 import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from made.refusals import codes_printed, refused
+from rich.console import Console
 
 import thunderherd
 from thunderherd.cli import main
 from thunderherd.engine import client
 from thunderherd.engine.lines import Closings, LoadResult
 from thunderherd.engine.merged_loads import ARRIVALS, load_lines, merged_loads
-from thunderherd.show.terminal.merged import notes
+from thunderherd.show.terminal.merged import notes, print_merged
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
@@ -142,8 +144,11 @@ def test_replies_of_each_status_are_added(real_engine: Path, tmp_path: Path) -> 
         assert merged.errors == (merged.replies if status == "200" else 0)
         assert merged.latency and merged.latency.requests == merged.replies
     assert both.errors == {"error_status": both.statuses["200"].replies}
-    told = list(_in_words(both))
-    assert sum(line.startswith("status ") for line in told) == 2
+    console = Console(width=100, file=StringIO())
+    print_merged(both, console)
+    page = console.file.getvalue()  # type: ignore[attr-defined]
+    for status, replies in both.statuses.items():
+        assert re.search(rf"{replies.replies:,} +{status}\b", page), page
 
 
 def test_closings_are_added_and_time_wait_follows_from_the_counts() -> None:

@@ -72,6 +72,8 @@ class MergedLoads(_Part):
     sent: MergedTransfer = Field(description="in the windows, if all loads have one")
     errors: dict[str, int]
     statuses: dict[str, StatusReplies] = Field(description="replies by status; empty: there are no statuses")
+    user_ns: int = Field(description="CPU time of all clients in user mode")
+    system_ns: int = Field(description="CPU time of all clients in the kernel")
     closings: Closings | None = Field(description="null: a load does not report how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
@@ -184,6 +186,8 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         sent=_transfer(results, "sent", "send", timed),
         errors=dict(sorted(errors.items())),
         statuses=_statuses(results),
+        user_ns=sum(each.user_ns for each in results),
+        system_ns=sum(each.system_ns for each in results),
         closings=_closings(results),
         latency=_latency(latencies),
         scheduled=_schedule(results),
@@ -191,6 +195,24 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         reasons=[*apart, *_reasons(results)],
         differing=_differing(results),
     )  # fmt: skip
+
+
+def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -> MergedTransfer:
+    """Add up bytes and calls of one direction: those of the windows, or of the whole loads."""
+    parts = []
+    for each in results:
+        window = each.window.counted if timed and each.window is not None else None
+        of_load = window or each.tally
+        seconds = (window.elapsed_ns if window else each.elapsed_ns) / 1e9
+        parts.append(
+            (getattr(of_load, f"bytes_{way}"), getattr(of_load, f"{verb}_calls"), max(seconds, 1e-9))
+        )
+    return MergedTransfer(
+        bytes=sum(moved for moved, _, _ in parts),
+        bytes_per_second=sum(moved / seconds for moved, _, seconds in parts),
+        calls=sum(calls for _, calls, _ in parts),
+        calls_per_second=sum(calls / seconds for _, calls, seconds in parts),
+    )
 
 
 def _statuses(results: Sequence[LoadResult]) -> dict[str, StatusReplies]:

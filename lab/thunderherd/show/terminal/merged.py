@@ -75,6 +75,10 @@ def _counts(found: MergedLoads) -> list[str]:
         rows.append(_row(label, *_transfer(way, words)))
     kinds = ", ".join(f"{number:,} {kind.replace('_', ' ')}" for kind, number in found.errors.items())
     rows.append(_row("Errors", [f"{sum(found.errors.values()):,}"], kinds))
+    if len(found.statuses) > 1 or found.errors:
+        for place, (status, replies) in enumerate(found.statuses.items()):
+            errors = f", {replies.errors:,} of them errors" if replies.errors else ""
+            rows.append(_row("" if place else "Status", [f"{replies.replies:,}"], f"{status}{errors}"))
     return _lines(rows)
 
 
