@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made.engine_loads import made_load
 from made.paths import TESTS
+from made.shown.engine_loads import made_load
 from made.summaries import summary as synthetic
 from made.summaries.knees import KNEES, made_knees
 from made.summaries.searched_crossovers import TRUTHS, searched

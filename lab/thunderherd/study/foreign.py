@@ -24,6 +24,8 @@ OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version", "in
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
 
+CACHED = "__pycache__"
+"""The folder that Python may write beside a server's sources."""
 WORKLOAD, BUILD = "{workload}", "{build}"
 """Placeholders in a command that are the same for all trials."""
 MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
@@ -174,7 +176,7 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
 def _build_folder(build: Sequence[str], directory: Path) -> Path:
     """Return the folder for what a command builds from the files of a directory, in the user's cache."""
     digest = hashlib.sha256(repr(list(build)).encode())
-    paths = [path for path in sorted(directory.rglob("*")) if path.is_file()] if directory.is_dir() else []
+    paths = [path for path in sorted(directory.rglob("*")) if path.is_file() and CACHED not in path.parts]
     for path in paths[:MOST_FILES]:
         digest.update(f"{path.relative_to(directory)}\n{path.stat().st_size}\n".encode())
         if path.stat().st_size <= LARGEST_SOURCE:
