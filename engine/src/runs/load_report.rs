@@ -152,7 +152,8 @@ fn heading(plan: &Plan) -> String {
     }
 }
 
-fn of_them(number: u64, one: &str, several: &str) -> String {
+/// Formats a number of things, as "2 clients".
+pub fn of_them(number: u64, one: &str, several: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { several })
 }
 

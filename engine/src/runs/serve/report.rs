@@ -7,7 +7,7 @@ use crate::count::counter::Counter;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::Summary;
 use crate::lines::usage::Split;
-use crate::runs::load_report::congestion;
+use crate::runs::load_report::{congestion, of_them};
 use crate::transfer::channel::Way;
 
 /// Formats the summary. `descriptor_limit` is that of each process of the server. The first line is empty, since a terminal
@@ -55,17 +55,39 @@ fn rows(summary: &Summary) -> Vec<Row> {
     rows.push(Row::of_words("CPU", format!("{} user, {} system", time(used.user_ns), time(used.system_ns))));
     rows.push(Row::of_words("", cpu(summary)));
     if let Some(workers) = &summary.workers {
-        let (fewest, most) = (workers.iter().min().copied(), workers.iter().max().copied());
-        let counts: Vec<String> = workers.iter().map(|count| grouped(*count)).collect();
-        let spread = format!(
-            "{} to {} connections each: {}",
-            grouped(fewest.unwrap_or_default()),
-            grouped(most.unwrap_or_default()),
-            counts.join(" ")
-        );
-        rows.push(Row::new("Workers", [grouped(workers.len() as u64)]).note(spread));
+        rows.push(workers_row(workers));
     }
     rows
+}
+
+/// The most workers whose connections are listed one by one.
+const MOST_LISTED: usize = 16;
+
+/// The connections of the workers that served any. A pool that grows has places for more workers than it ever needed.
+fn workers_row(workers: &[u64]) -> Row {
+    let served: Vec<u64> = workers.iter().copied().filter(|count| *count > 0).collect();
+    let idle = workers.len() - served.len();
+    let mut sorted = served.clone();
+    sorted.sort_unstable();
+    let note = match (sorted.first(), sorted.last()) {
+        (Some(fewest), Some(most)) => {
+            let spread = format!("{} to {} connections each", grouped(*fewest), grouped(*most));
+            if served.len() > MOST_LISTED {
+                format!("{spread}, median {}", grouped(sorted[sorted.len() / 2]))
+            } else {
+                let counts: Vec<String> = served.iter().map(|count| grouped(*count)).collect();
+                format!("{spread}: {}", counts.join(" "))
+            }
+        }
+        _ => String::new(),
+    };
+    let others = match (idle, served.is_empty()) {
+        (0, _) => String::new(),
+        (_, true) => format!("none of {} served a connection", grouped(idle as u64)),
+        _ => format!("{} served none", of_them(idle as u64, "other", "others")),
+    };
+    let parts: Vec<String> = [note, others].into_iter().filter(|part| !part.is_empty()).collect();
+    Row::new("Workers", [grouped(served.len() as u64)]).note(parts.join("; "))
 }
 
 /// The parts of the CPU time, each user + system.
@@ -87,4 +109,33 @@ fn notes(summary: &Summary, descriptor_limit: u64) -> String {
         text += &wrapped("note: ", &format!("inconsistent sums: {fault}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(workers: &[u64]) -> String {
+        left(&[workers_row(workers)]).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn workers_that_served_nothing_are_counted_and_not_listed() {
+        assert_eq!(words(&[90, 113]), "Workers 2 90 to 113 connections each: 90 113");
+        let mut pool = vec![0; 256];
+        (pool[3], pool[200]) = (1200, 7);
+        let seen = words(&pool);
+        assert!(seen.starts_with("Workers 2 7 to 1,200 connections each: 1,200 7; 254 "), "{seen}");
+        let seen = words(&[0, 0, 0]);
+        assert!(seen.starts_with("Workers 0 ") && seen.contains(" 3 "), "{seen}");
+        assert_eq!(words(&[]), "Workers 0");
+    }
+
+    #[test]
+    fn many_workers_are_summarised() {
+        let listed: Vec<u64> = (1..=16).collect();
+        assert!(words(&listed).ends_with(": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16"), "{}", words(&listed));
+        let many: Vec<u64> = (1..=17).collect();
+        assert_eq!(words(&many), "Workers 17 1 to 17 connections each, median 9");
+    }
 }
