@@ -27,7 +27,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B [C ...]",
-            help="Designs or primitives, perhaps with settings such as epoll,wait=spin.",
+            help="Designs or primitives, perhaps with settings such as epoll,wait=spin; or other servers: a "
+            "URL that answers, or a command in quotes with {port} (`list designs`, `list primitives`).",
         ),
     ],
     workload: Annotated[
@@ -86,8 +87,9 @@ def compare(
 ) -> int:
     """Compare servers on this machine, in CPU, throughput, latency and memory.
 
-    Each setting of the servers or of the load is an option, too, such as --think 50us. Example: compare epoll
-    prefork,pool=8 -c 100 --fail-if-slower 5%
+    Each setting of the servers or of the load is an option, too: --think 50us.
+
+    Example: thunderherd compare epoll prefork,pool=8 -c 100 --bytes 64KiB
     """
     check_resume("compare", resume=resume, out=out)
     contenders, settings = _parted(words)

@@ -36,7 +36,9 @@ Overrides = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="Seed of the trial order (default: drawn, and recorded)."),
+    typer.Option(
+        "--seed", metavar="N", min=0, help="Seed of the trial order (default: drawn, and recorded)."
+    ),
 ]
 Out = Annotated[
     Path | None,

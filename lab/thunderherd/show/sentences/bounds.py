@@ -16,6 +16,8 @@ class BoundInWords(NamedTuple):
     text: str
     is_known: bool
     """True if there is a bound."""
+    short: str
+    """The same without the reasons of the bound."""
 
     @property
     def heading(self) -> str:
@@ -27,14 +29,18 @@ def bounds_in_words(summary: Summary) -> list[BoundInWords]:
 
     Tables whose own metric has no bound for the same reason share a sentence.
     """
-    sentences = [BoundInWords(_in_words(each, summary), is_known=True) for each in summary.bounds]
+    sentences = []
+    for bound in summary.bounds:
+        short = _in_words(bound, summary)
+        sentences.append(BoundInWords(f"{short} ({bound.why})", is_known=True, short=short))
     without: dict[tuple[str, str], list[str | None]] = {}
     for each in summary.without_bounds:
         without.setdefault((each.metric, each.why), []).append(each.sweep)
     for (metric, why), sweeps in without.items():
         names = ", ".join(name for name in sweeps if name is not None)
         where = f", {'sweep' if len(sweeps) == 1 else 'sweeps'} {names}" if names else ""
-        sentences.append(BoundInWords(printable(f"{words_of(metric)}{where}: {why}"), is_known=False))
+        text = printable(f"{words_of(metric)}{where}: {why}")
+        sentences.append(BoundInWords(text, is_known=False, short=text))
     return sentences
 
 
@@ -59,7 +65,7 @@ def _in_words(each: BoundSummary, summary: Summary) -> str:
     else:
         verdict = f"{value}, {share} of the bound, {bound}"
     words = "process control" if is_control else words_of(each.metric)
-    return f"{words}, {each.contender}: {verdict} ({each.why})"
+    return f"{words}, {each.contender}: {verdict}"
 
 
 def _share(share: float) -> str:

@@ -9,7 +9,7 @@ from thunderherd.metrics.table import PAYLOAD_RATE
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences.leads import Lead
 from thunderherd.show.sentences.left_out import not_counted
-from thunderherd.show.sentences.tables import invalid_trials, trial_counts, without_meaning
+from thunderherd.show.sentences.tables import invalid_trials, of_all_trials, trial_counts, without_meaning
 from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
 from thunderherd.text.shown import at_least_in_words
 
@@ -261,7 +261,9 @@ def to_know(summary: Summary) -> list[str]:
     notes = [
         each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)
     ]
-    return [printable(each) for each in dict.fromkeys([*lines, *notes, *not_counted(summary)])]
+    return [
+        printable(each) for each in dict.fromkeys([*lines, *map(of_all_trials, notes), *not_counted(summary)])
+    ]
 
 
 def worse_than_first(summary: Summary, percent: float) -> list[str]:

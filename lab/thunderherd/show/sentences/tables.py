@@ -123,7 +123,15 @@ def run_line(summary: Summary) -> str:
 
 def warnings(summary: Summary) -> list[str]:
     """Lists the warnings for every figure: notes of the run, cost of counting, reasons of invalid trials."""
-    return [*summary.study.notes, *cost_lines(summary), *invalid_trials(summary)]
+    return [*map(of_all_trials, summary.study.notes), *cost_lines(summary), *invalid_trials(summary)]
+
+
+def of_all_trials(note: str) -> str:
+    """Writes `all 121 trials: ...` for a note of `121 of 121 trials: ...`."""
+    return OF_ALL.sub(r"all \1 trials:", note)
+
+
+OF_ALL = re.compile(r"^(\d+) of \1 trials:")
 
 
 NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?")

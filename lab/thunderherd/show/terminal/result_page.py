@@ -13,7 +13,7 @@ from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import printable
 from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts
 
-__all__ = ["MOST_NOTES", "ResultPage", "print_result"]
+__all__ = ["MOST_NOTES", "ResultPage", "few_notes", "print_result"]
 
 MOST_NOTES = 5
 """The most notes; the report has all of them."""
@@ -39,16 +39,21 @@ def print_result(page: ResultPage, console: Console) -> None:
     console.print()
     print_answer(console, page.answer)
     _print(page.table, console)
-    notes = [*dict.fromkeys(page.notes)]
-    shown = notes if len(notes) <= MOST_NOTES else notes[: MOST_NOTES - 1]
-    facts = [("Note", line) for line in shown]
-    if len(shown) < len(notes):
-        facts.append(("Note", f"{len(notes) - len(shown)} more notes are in {page.others_in}"))
+    facts = [("Note", line) for line in few_notes(page.notes, page.others_in)]
     if facts or page.following:
         console.print()
     width = head_width([*facts, *page.following])
     print_facts(console, facts, least=width)
     print_facts(console, page.following, least=width, fold=False)
+
+
+def few_notes(notes: Sequence[str], others_in: str = "the report") -> list[str]:
+    """Lists the first notes, each once, and says how many others there are."""
+    lines = [*dict.fromkeys(notes)]
+    if len(lines) <= MOST_NOTES:
+        return lines
+    shown = lines[: MOST_NOTES - 1]
+    return [*shown, f"{len(lines) - len(shown)} more notes are in {others_in}"]
 
 
 def _print(table: Table | Sequence[str] | None, console: Console) -> None:

@@ -14,7 +14,14 @@ from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.show.sentences.explanation import why_lines
 from thunderherd.show.sentences.left_out import not_counted, not_sampled, where_drawn
-from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
+from thunderherd.show.sentences.tables import (
+    claim_counts,
+    run_line,
+    trial_counts,
+    verdict_counts,
+    warnings,
+    without_meaning,
+)
 from thunderherd.show.tables.counters import asks_for_counters, counter_tables, counters_legend
 from thunderherd.show.tables.main import main_table, metrics_table, pairs_table
 from thunderherd.show.tables.paper_counters import (
@@ -26,6 +33,7 @@ from thunderherd.show.tables.paper_counters import (
 )
 from thunderherd.show.tables.runs import main_runs, sweep_runs
 from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tables, sweeps_legend
+from thunderherd.show.terminal.result_page import few_notes
 from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import count, main_of
 from thunderherd.text.layout import Sentence, print_answer, print_facts, prose
@@ -61,9 +69,9 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         ("Verdicts", verdict_counts(summary)),
         ("Claims", claim_counts(summary)),
         ("Trials", trial_counts(summary)),
-        *((bound.heading, bound.text) for bound in bounds_in_words(summary)),
+        *_bounds(summary),
         ("Run", run_line(summary)),
-        *(("Note", note) for note in (*warnings(summary), *not_counted(summary), *not_sampled(summary))),
+        *(("Note", note) for note in _notes(summary)),
     ]
     if directory is not None:
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
@@ -74,6 +82,25 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         texts = (str(directory), counters, where_drawn(summary, directory), why, following)
         facts += zip(("Results", "Counters", "Profiles", "Why", "Next"), texts, strict=True)
     print_facts(console, facts)
+
+
+MOST_BOUNDS = 3
+"""The most bounds that are printed, without their reasons."""
+
+
+def _bounds(summary: Summary) -> list[tuple[str, str]]:
+    """Lists the first bounds without their reasons; the table `bounds` has all of them."""
+    found = bounds_in_words(summary)
+    lines = [(each.heading, each.short) for each in found[:MOST_BOUNDS]]
+    if (left := len(found) - MOST_BOUNDS) > 0:
+        lines.append(("Bound", f"the report has {count(left, 'further one')}, and the reasons"))
+    return lines
+
+
+def _notes(summary: Summary) -> list[str]:
+    """Lists the most important notes, shortened; the report has all of them."""
+    notes = [*warnings(summary), *not_counted(summary), *not_sampled(summary)]
+    return few_notes([without_meaning(each) for each in notes])
 
 
 def _print_answer(summary: Summary, console: Console) -> None:
