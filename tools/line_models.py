@@ -55,6 +55,7 @@ ABSENT_BEFORE: dict[str, dict[str, Any]] = {
         "counted_to_ns": None,
         "measured_by": "requests",
         "interrupted": False,
+        "address": None,
     },
     "Profile": {"frame_pointers": True},
     "Ready": {"descriptor_limit": None, "spins": False},

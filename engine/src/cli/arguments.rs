@@ -134,7 +134,7 @@ pub fn load_command() -> Command {
         .arg(
             text("connect", "HOST:PORT")
                 .required(true)
-                .help("Address of the server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
+                .help("Address of the server: a name, IPv4, or IPv6 in brackets, with a zone or not; unix:@NAME; or unix:/PATH"),
         )
         .arg(chosen("load", LOADS).long("load").default_value(defaults::LOAD).help("How many clients send requests, and when"))
         .args(primitives())

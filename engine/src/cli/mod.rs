@@ -246,6 +246,13 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let family = address::family(&listen);
+    if listen.starts_with("unix:/") {
+        return Err(mistake_with_hint(
+            "address.path_to_listen",
+            format!("--listen {listen}: a socket with a path would leave its file behind"),
+            "--listen unix:@NAME, whose name disappears with the server",
+        ));
+    }
     fit::check_server(design, way, workload, family)?;
     if let Some(reason) = design.item.unavailable() {
         let message = format!("{} cannot run on this machine: {reason}", design.name);

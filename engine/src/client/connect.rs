@@ -17,10 +17,16 @@ fn connecting(address: &Address) -> String {
 /// socket fails after the target's patience without progress.
 pub fn connect(target: &Target, client: usize) -> Result<OwnedFd, Failure> {
     let mut failure = None;
-    for (index, address) in target.addresses.iter().enumerate() {
+    for index in target.places(0) {
         match connect_to(index, target, client) {
-            Ok(socket) => return Ok(socket.into()),
-            Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
+            Ok(socket) => {
+                target.chosen.answers(index);
+                return Ok(socket.into());
+            }
+            Err(error) => {
+                target.chosen.fails(index, &error);
+                failure = Some(Failure::system(&connecting(&target.addresses[index]), &error));
+            }
         }
     }
     Err(failure.expect("a target has at least one address"))
@@ -71,10 +77,13 @@ impl<'run> Attempt<'run> {
 
     fn begin_from(target: &'run Target, client: usize, first: usize) -> Result<Self, Failure> {
         let mut failure = None;
-        for (index, address) in target.addresses.iter().enumerate().skip(first) {
+        for index in target.places(first) {
             match Self::begin_with(index, target, client) {
                 Ok((socket, found_no_room)) => return Ok(Attempt { socket, target, index, client, found_no_room }),
-                Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
+                Err(error) => {
+                    target.chosen.fails(index, &error);
+                    failure = Some(Failure::system(&connecting(&target.addresses[index]), &error));
+                }
             }
         }
         Err(failure.expect("a target has at least one address"))
@@ -86,7 +95,7 @@ impl<'run> Attempt<'run> {
         match socket.connect(&address.for_the_kernel()?) {
             Err(error) => match (error.raw_os_error(), address) {
                 (Some(libc::EINPROGRESS), _) => Ok((socket, false)),
-                (Some(libc::EAGAIN), Address::Unix(_)) => Ok((socket, true)),
+                (Some(libc::EAGAIN), Address::Unix(_) | Address::UnixPath(_)) => Ok((socket, true)),
                 _ => Err(error),
             },
             Ok(()) => Ok((socket, false)),
@@ -106,13 +115,20 @@ impl<'run> Attempt<'run> {
     /// To be called when the socket has become writable.
     pub fn finish(self) -> Result<Attempted<'run>, Failure> {
         match self.socket.take_error() {
-            Ok(None) => Ok(Attempted::Connected(self.socket.into())),
-            Ok(Some(error)) | Err(error) => self.next(Failure::system(&self.connecting(), &error)),
+            Ok(None) => {
+                self.target.chosen.answers(self.index);
+                Ok(Attempted::Connected(self.socket.into()))
+            }
+            Ok(Some(error)) | Err(error) => {
+                self.target.chosen.fails(self.index, &error);
+                self.next(Failure::system(&self.connecting(), &error))
+            }
         }
     }
 
     /// To be called when the attempt has taken too long.
     pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
+        self.target.chosen.fails(self.index, &io::Error::from_raw_os_error(libc::ETIMEDOUT));
         self.next(self.timed_out())
     }
 
@@ -126,11 +142,59 @@ impl<'run> Attempt<'run> {
     }
 
     fn next(&self, failure: Failure) -> Result<Attempted<'run>, Failure> {
-        match self.index + 1 {
-            next if next < self.target.addresses.len() => {
-                Attempt::begin_from(self.target, self.client, next).map(Attempted::Again)
+        let next = self.index + 1;
+        if next >= self.target.addresses.len() || self.target.chosen.place() == Some(self.index) {
+            return Err(failure);
+        }
+        Attempt::begin_from(self.target, self.client, next).map(Attempted::Again)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::net::source_addresses::Sources;
+    use crate::net::target::Chosen;
+    use crate::sys::descriptor::{PollFlags, poll};
+
+    /// Two addresses: nobody listens at the first.
+    fn target(of: &TcpListener) -> (Target, std::net::SocketAddr) {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let addresses = vec![Address::Tcp(free), Address::Tcp(of.local_addr().unwrap())];
+        let chosen = Chosen::none(addresses.len()).unwrap();
+        (Target { addresses, chosen, tcp: None, sources: Sources::default(), patience: Duration::from_secs(10) }, free)
+    }
+
+    fn attempted(target: &Target) -> OwnedFd {
+        let mut attempt = Attempt::begin(target, 1).unwrap();
+        loop {
+            poll(&[(attempt.socket(), PollFlags::POLLOUT)], None).unwrap();
+            match attempt.finish().unwrap() {
+                Attempted::Connected(socket) => return socket,
+                Attempted::Again(next) => attempt = next,
             }
-            _ => Err(failure),
+        }
+    }
+
+    #[test]
+    fn the_address_that_answers_is_found_once_and_kept() {
+        let ways: [fn(&Target) -> OwnedFd; 2] = [|target| connect(target, 1).unwrap(), attempted];
+        for connected in ways {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let (target, refusing) = target(&listener);
+            assert_eq!(target.chosen.place(), None);
+            connected(&target);
+            assert_eq!(target.chosen.place(), Some(1));
+            let failures: Vec<_> = target.chosen.failures().map(|(place, error)| (place, error.kind())).collect();
+            assert_eq!(failures, [(0, io::ErrorKind::ConnectionRefused)]);
+            // From now on the first one would answer.
+            let other = TcpListener::bind(refusing).unwrap();
+            other.set_nonblocking(true).unwrap();
+            connected(&target);
+            assert_eq!(other.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
     }
 }

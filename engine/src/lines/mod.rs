@@ -196,6 +196,10 @@ pub struct LoadResult {
     pub schema: u32,
     /// Name of the workload.
     pub workload: &'static str,
+    /// Address that answered. Null if none did.
+    pub address: Option<String>,
+    /// Other addresses of the server's name that were tried before, each with its error.
+    pub unanswered: BTreeMap<String, String>,
     /// Name of the load.
     pub load: &'static str,
     /// Name of the primitive that sends.

@@ -15,7 +15,7 @@ use crate::client::measure::Measured;
 use crate::count::tally::{Counts, Tally};
 use crate::net::address::Address;
 use crate::net::source_addresses::Sources;
-use crate::net::target::Target;
+use crate::net::target::{Chosen, Target};
 use crate::net::tcp::{self, TcpOptions};
 use crate::protocol::workload::{Answer, Client, Conversation, Input};
 use crate::registry::catalogue;
@@ -89,6 +89,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: vec![Address::Tcp(address)],
+            chosen: Chosen::none(1).unwrap(),
             tcp: TcpOptions::of(&settings),
             sources: Sources::default(),
             patience: Duration::from_secs(10),

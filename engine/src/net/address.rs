@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use anyhow::Result;
+use nix::net::if_::if_nametoindex;
 use socket2::{Domain, SockAddr};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
@@ -12,6 +13,9 @@ use crate::base::mistake::{mistake, mistake_with_hint};
 /// Prefix of the address of a Unix socket. Its name is abstract (unix(7)), so no file stays behind after its last socket. The
 /// kernel chooses a name if none is given, like a port for port 0.
 const UNIX: &str = "unix:@";
+
+/// Prefix of the address of a Unix socket with a path.
+const UNIX_PATH: &str = "unix:/";
 
 /// Maximum length of a name: what fits into sun_path after its zero byte.
 const LONGEST: usize = 107;
@@ -23,6 +27,8 @@ pub enum Address {
     Tcp(SocketAddr),
     /// An abstract name of a Unix stream socket.
     Unix(String),
+    /// The absolute path of a Unix stream socket, to which a load connects.
+    UnixPath(String),
 }
 
 /// Families of sockets.
@@ -39,19 +45,27 @@ pub fn family(text: &str) -> Family {
     if text.starts_with("unix:") { Family::Unix } else { Family::Tcp }
 }
 
-/// Resolves `HOST:PORT` (a name, an IPv4 address, or an IPv6 address in brackets) to all its addresses, or `unix:@NAME` to one.
+/// Resolves `HOST:PORT` (a name, an IPv4 address, or an IPv6 address in brackets, with a zone or not) to all its addresses, or
+/// `unix:@NAME` or `unix:/PATH` to one.
 pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
     if family(text) == Family::Unix {
-        let name = text.strip_prefix(UNIX).filter(|name| name.len() <= LONGEST);
+        let rest = &text["unix:".len()..];
+        let is_path = text.starts_with(UNIX_PATH);
+        // A path ends with a zero byte, an abstract name begins with one.
+        let name = if is_path { Some(rest) } else { text.strip_prefix(UNIX) }.filter(|name| name.len() <= LONGEST);
         let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()));
         return match name {
+            Some(path) if is_path => Ok(vec![Address::UnixPath(path.to_owned())]),
             Some(name) => Ok(vec![Address::Unix(name.to_owned())]),
             None => Err(mistake_with_hint(
                 "address.invalid_name",
                 format!("{option} '{text}' is no name of a Unix socket"),
-                format!("allowed: {UNIX}NAME with at most {LONGEST} visible ASCII characters"),
+                format!("allowed: {UNIX}NAME or {UNIX_PATH}PATH with at most {LONGEST} visible ASCII characters"),
             )),
         };
+    }
+    if let Some(address) = with_zone(option, text)? {
+        return Ok(vec![Address::Tcp(address)]);
     }
     let addresses: Vec<_> = text
         .to_socket_addrs()
@@ -68,6 +82,26 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
         Err(mistake("address.unresolved", format!("{option} '{text}': the name has no address")))
     } else {
         Ok(addresses)
+    }
+}
+
+/// Parses an IPv6 address with a zone, `[ADDRESS%ZONE]:PORT`; `None` for an address without one. A zone is the name of an
+/// interface, or its number (RFC 4007, section 11.2).
+fn with_zone(option: &str, text: &str) -> Result<Option<SocketAddr>> {
+    let parts = || {
+        let (host, port) = text.strip_prefix('[')?.split_once("]:")?;
+        let (address, zone) = host.split_once('%')?;
+        Some((address.parse::<Ipv6Addr>().ok()?, zone, port.parse::<u16>().ok()?))
+    };
+    let Some((address, zone, port)) = parts() else { return Ok(None) };
+    let number = zone.parse().ok().or_else(|| if_nametoindex(zone).ok()).filter(|number| *number > 0);
+    match number {
+        Some(number) => Ok(Some(SocketAddrV6::new(address, port, 0, number).into())),
+        None => Err(mistake_with_hint(
+            "address.no_interface",
+            format!("{option} '{text}': this machine has no interface '{zone}'"),
+            "ip link lists the interfaces",
+        )),
     }
 }
 
@@ -88,7 +122,7 @@ impl Address {
     pub fn domain(&self) -> Domain {
         match self {
             Address::Tcp(address) => Domain::for_address(*address),
-            Address::Unix(_) => Domain::UNIX,
+            Address::Unix(_) | Address::UnixPath(_) => Domain::UNIX,
         }
     }
 
@@ -98,6 +132,7 @@ impl Address {
             Address::Tcp(address) => Ok((*address).into()),
             Address::Unix(name) if name.is_empty() => SockAddr::unix(""),
             Address::Unix(name) => SockAddr::unix(format!("\0{name}")),
+            Address::UnixPath(path) => SockAddr::unix(path),
         }
     }
 
@@ -111,7 +146,7 @@ impl Address {
     pub fn port(&self) -> Option<u16> {
         match self {
             Address::Tcp(address) => Some(address.port()),
-            Address::Unix(_) => None,
+            Address::Unix(_) | Address::UnixPath(_) => None,
         }
     }
 }
@@ -121,6 +156,7 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp(address) => address.fmt(formatter),
             Address::Unix(name) => write!(formatter, "{UNIX}{name}"),
+            Address::UnixPath(path) => write!(formatter, "unix:{path}"),
         }
     }
 }
@@ -140,6 +176,28 @@ mod tests {
     }
 
     #[test]
+    fn a_zone_is_an_interface() {
+        let lo = if_nametoindex("lo").unwrap();
+        for text in ["[::1%lo]:80".to_owned(), format!("[::1%{lo}]:80")] {
+            let [Address::Tcp(SocketAddr::V6(found))] = resolve("--connect", &text).unwrap()[..] else {
+                panic!("{text}")
+            };
+            assert_eq!((found.scope_id(), found.port(), found.ip().is_loopback()), (lo, 80, true));
+        }
+        let error = resolve("--connect", "[fe80::1%none]:80").unwrap_err();
+        assert_eq!(error.downcast_ref::<crate::base::mistake::Mistake>().unwrap().code, "address.no_interface");
+    }
+
+    #[test]
+    fn a_path_reads_as_it_is_written() {
+        let found = resolve("--connect", "unix:/tmp/a.sock").unwrap();
+        assert_eq!(
+            (found[0].to_string().as_str(), authority("unix:/tmp/a.sock").as_str()),
+            ("unix:/tmp/a.sock", "localhost")
+        );
+    }
+
+    #[test]
     fn an_authority_has_the_port_and_no_zone() {
         for (text, right) in [
             ("127.0.0.1:8080", "127.0.0.1:8080"),
@@ -155,7 +213,7 @@ mod tests {
     #[test]
     fn an_invalid_name_is_refused() {
         let long = format!("unix:@{}", "x".repeat(LONGEST + 1));
-        for wrong in ["unix:", "unix:/tmp/socket", "unix:@a b", "unix:@\u{e9}", &long] {
+        for wrong in ["unix:", "unix:tmp/socket", "unix:@a b", "unix:@\u{e9}", &long] {
             let message = resolve("--listen", wrong).unwrap_err().to_string();
             assert!(message.contains("--listen") && message.contains("unix:@NAME"), "{message}");
         }

@@ -43,7 +43,7 @@ impl Sources {
         let Some(wanted @ 2..) = wanted else { return Ok(Self::default()) };
         let towards = target.iter().map(|address| match address {
             Address::Tcp(address) => towards(*address, wanted as usize),
-            Address::Unix(_) => Ok(Vec::new()),
+            Address::Unix(_) | Address::UnixPath(_) => Ok(Vec::new()),
         });
         Ok(Sources { towards: towards.collect::<Result<_>>()? })
     }

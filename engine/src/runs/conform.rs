@@ -135,7 +135,7 @@ fn chosen(plan: &Plan, protocol: &Protocol) -> Result<Vec<&'static Case>> {
 fn address(plan: &Plan) -> Result<SocketAddr> {
     let tcp = |address: &Address| match address {
         Address::Tcp(address) => Some(*address),
-        Address::Unix(_) => None,
+        Address::Unix(_) | Address::UnixPath(_) => None,
     };
     plan.target.iter().find_map(tcp).ok_or_else(|| {
         mistake_with_hint("conform.needs_tcp", "the cases reach a server by TCP only", "give --connect HOST:PORT")

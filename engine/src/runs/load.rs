@@ -1,5 +1,6 @@
 //! Runs a load from start to end and reports its result, as the supervisor does for a server.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -22,7 +23,7 @@ use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::net::address::Address;
 use crate::net::socket_diagnosis::Ends;
 use crate::net::source_addresses::Sources;
-use crate::net::target::Target;
+use crate::net::target::{Chosen, Target};
 use crate::net::tcp::TcpOptions;
 use crate::protocol::workload::{Client, MeasuredBy, Workload};
 use crate::requests::schedule::Schedule;
@@ -106,6 +107,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: plan.target.clone(),
+            chosen: Chosen::none(plan.target.len()).context(UNMAPPED)?,
             tcp: TcpOptions::of(&plan.settings),
             sources: Sources::find(&plan.target, &plan.settings)?,
             patience: plan.settings.time(TIMEOUT.name),
@@ -150,6 +152,8 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
+        address: run.target.chosen.place().map(|place| plan.target[place].to_string()),
+        unanswered: unanswered(&run.target),
         load: plan.load.name,
         primitive: plan.way.out.name,
         receive: plan.way.into.name,
@@ -200,6 +204,12 @@ fn say_what_is_needed(plan: &Plan, run: &LoadRun) {
         let needed = plan.workload.item.needed(&plan.settings, Some(largest));
         remark(&format!("sizes of up to {largest} bytes need a server with {}\n", needed.join(" and ")));
     }
+}
+
+/// Returns the addresses of the server's name that were tried before the one that answered, each with its error.
+fn unanswered(target: &Target) -> BTreeMap<String, String> {
+    let failures = target.chosen.failures();
+    failures.map(|(place, error)| (target.addresses[place].to_string(), error.to_string())).collect()
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,6 +17,7 @@ use crate::protocol::workload::{Figures, MeasuredBy, Outcome, PAYLOAD_BYTES, REQ
 use crate::requests::sizes::SizesSent;
 use crate::runs::load::Plan;
 use crate::runs::load_verdict;
+use crate::workloads::http::METHOD;
 
 /// Formats the result for people, or as the source's own client does.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
@@ -33,7 +34,7 @@ pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
 
 fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     let counted = Counted::of(result);
-    let mut text = heading(plan) + "\n";
+    let mut text = heading(plan, result) + "\n";
     text += &left(&counts(result, &counted, plan.load.item.clients(&plan.settings) as u64));
     text += &latencies(result);
     text += &left(&usage(result));
@@ -106,15 +107,18 @@ fn per_second(count: u64, nanoseconds: u64) -> f64 {
 }
 
 /// The server, the clients, and when the load ends.
-fn heading(plan: &Plan) -> String {
+fn heading(plan: &Plan, result: &LoadResult) -> String {
     let values = plan.settings.values();
     let integer = |name: &str| values.get(name).map(|_| plan.settings.integer(name));
     let word = |name: &str| values.get(name).map(|value| value.to_string());
-    let resolved: Vec<String> = plan.target.iter().map(Address::to_string).collect();
+    let resolved: Vec<String> = match &result.address {
+        Some(address) => vec![address.clone()],
+        None => plan.target.iter().map(Address::to_string).collect(),
+    };
     let mut server = match (word("path"), word("mix")) {
         (Some(path), mix) => {
             let path = if mix.is_none_or(|mix| mix == NONE) { path } else { String::new() };
-            format!("{}://{}{path}", plan.workload.name, plan.connect)
+            format!("{}{}://{}{path}", method(plan), plan.workload.name, plan.connect)
         }
         _ => format!("{} {}", plan.workload.name, plan.connect),
     };
@@ -145,11 +149,23 @@ fn heading(plan: &Plan) -> String {
         None => of_them(integer(LOOPS.name).unwrap_or_default(), "request each", "requests each"),
     });
     let load = parts.join(", ");
-    if server.chars().count() + 2 + load.chars().count() <= 80 {
+    let heading = if server.chars().count() + 2 + load.chars().count() <= 80 {
         format!("{server}  {load}\n")
     } else {
         wrapped("", &server) + &wrapped("", &load)
-    }
+    };
+    let failed = result.unanswered.iter().map(|(address, error)| {
+        let error = error.split(" (os error").next().unwrap_or_default().to_lowercase();
+        format!("{address}: {error}")
+    });
+    let failed: Vec<String> = failed.collect();
+    heading + &if failed.is_empty() { String::new() } else { wrapped("not used: ", &failed.join("; ")) }
+}
+
+/// Method of the requests and a space, if it is not GET.
+fn method(plan: &Plan) -> String {
+    let method = plan.settings.values().get(METHOD.name).map(|method| method.to_string());
+    method.filter(|method| method != "GET").map_or(String::new(), |method| format!("{method} "))
 }
 
 /// Formats a number of things, as "2 clients".

@@ -250,6 +250,11 @@ class LoadResult(Account):
     line: Literal["load"] = "load"
     schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
     workload: str = Field(description="Name of the workload.")
+    address: str | None = None
+    unanswered: dict[str, str] = Field(
+        {},
+        description="Other addresses of the server's name that were tried before, each with its error.",
+    )
     load: str = Field(description="Name of the load.")
     primitive: str = Field(description="Name of the primitive that sends.")
     receive: str = Field(description="Name of the primitive that receives.")

@@ -383,7 +383,7 @@ fn watch_running(plan: &Plan) -> Result<ExitCode> {
     let addresses = address::resolve("--listen", &plan.address)?;
     let accepts = addresses.iter().find_map(|each| match each {
         Address::Tcp(address) => TcpStream::connect_timeout(address, READY).is_ok().then_some(*address),
-        Address::Unix(_) => None,
+        Address::Unix(_) | Address::UnixPath(_) => None,
     });
     let address = accepts.ok_or_else(|| {
         mistake_with_hint(

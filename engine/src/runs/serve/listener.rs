@@ -68,7 +68,7 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
         (Some(libc::EMFILE | libc::ENFILE), _) => {
             mistake_with_hint("listen.no_descriptors", "no descriptor is left for the listeners", more_descriptors())
         }
-        (Some(libc::EADDRINUSE), Address::Unix(_)) => {
+        (Some(libc::EADDRINUSE), Address::Unix(_) | Address::UnixPath(_)) => {
             let hint = "choose another name; ss -lxp shows which process has this one";
             mistake_with_hint("listen.in_use", format!("{address} is in use"), hint)
         }

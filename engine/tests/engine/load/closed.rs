@@ -417,6 +417,11 @@ fn the_next_address_is_tried() {
                 (Some(0), &100.into(), &json!({})),
                 "{ran:?}"
             );
+            // Only the first connection tries an address that refuses. A name may have no other.
+            assert_eq!(line["address"], format!("127.0.0.1:{}", server.port), "{line}");
+            let refused = line["unanswered"].as_object().unwrap();
+            let other = format!("[::1]:{}", server.port);
+            assert!(refused.is_empty() || refused.keys().eq([&other]), "{line}");
         }
     }
 }

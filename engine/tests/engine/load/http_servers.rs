@@ -351,3 +351,42 @@ fn replies_of_any_length_are_correct_with_check_count() {
     }
     server.stop().is_good();
 }
+
+/// A program behind a proxy listens there.
+#[test]
+fn a_unix_socket_with_a_path_and_an_address_with_a_zone_are_servers() {
+    let path = std::env::temp_dir().join(format!("thunderherd-socket-{}", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let heads = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = std::sync::Arc::clone(&heads);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut buffer = [0; 1024];
+            let bytes = stream.read(&mut buffer).unwrap();
+            seen.lock().unwrap().push(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello").unwrap();
+        }
+    });
+    for which in ["closed --children 1", "closed_threads --clients 1", "closed_connections --clients 1"] {
+        let mut command = engine();
+        command.args(["load", "http", "--json", "--connect", &format!("unix:{}", path.display()), "--path", "/page"]);
+        let ran = run(command.args(format!("--loops 3 --load {which}").split(' ')));
+        let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 3), "{ran:?}");
+        assert_eq!(line["address"], format!("unix:{}", path.display()));
+    }
+    std::fs::remove_file(path).unwrap();
+    assert!(heads.lock().unwrap().iter().all(|head| head.contains("\r\nHost: localhost\r\n")));
+    let server = Server::launch_at("[::1]:0", &mut engine(), "epoll", "http", &[]);
+    let mut command = engine();
+    command.args(["load", "http", "--json", "--connect", &format!("[::1%lo]:{}", server.port), "--loops", "3"]);
+    let ran = run(&mut command);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    server.stop().is_good();
+}
+
+#[test]
+fn our_servers_do_not_leave_a_file_behind() {
+    let ran = run(engine().args(["serve", "epoll", "--listen", "unix:/tmp/thunderherd", "--dry-run", "--json"]));
+    refused(&ran, "address.path_to_listen", &["unix:/tmp/thunderherd"]);
+}

@@ -158,7 +158,7 @@ fn each_fault_of_a_server_has_its_kind() {
                 ["--connections kept", "--connections per_request", "--connections kept --pipeline 4 --threads 2"]
             {
                 let options = format!(
-                    "--load open --bytes 4 --rate 500 --clients 4 {options} --duration 1h --timeout 2s {back_end}"
+                    "--load open --bytes 4 --rate 500 --clients 4 {options} --duration 1h --timeout 2s --give-up 3 {back_end}"
                 );
                 let (ran, line) = load("bytes", port, &options);
                 assert_eq!(ran.status, Some(1), "{ran:?}");

@@ -344,7 +344,7 @@ fn impossible_settings_are_refused_before_the_first_connection() {
         &["none.csv", "No such file"],
     );
     refused("fields", "--sizes fixed:1", "setting.unknown", &["--sizes", "load bytes"]);
-    refused("http", "--mix POST:/@1", "http.invalid_mix", &["--mix", "'POST'", "METHOD:PATH@WEIGHT"]);
+    refused("http", "--mix post:/@1", "http.invalid_mix", &["--mix", "'post'", "METHOD:PATH@WEIGHT"]);
     refused(
         "bytes",
         "--sizes uniform:1..9 --primitive vmsplice",
