@@ -27,7 +27,7 @@ pub struct Case {
 impl Case {
     /// Runs it against a server.
     pub fn judge(&self, subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
-        (subject.chance, subject.connections) = (Chance::new(subject.seed, self.number), 0);
+        subject.chance = Chance::new(subject.seed, self.number);
         subject.host.begin();
         (self.run)(subject)
     }

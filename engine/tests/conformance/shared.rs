@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use thunderherd_engine::conform;
+use thunderherd_engine::conform::connection::Connection;
 use thunderherd_engine::conform::protocol;
 use thunderherd_engine::conform::subject::{Host, Subject};
 use thunderherd_engine::conform::verdict::Verdict;
@@ -61,7 +62,9 @@ impl Host for Ours {
         self.taken = self.server.as_mut().map_or(0, bytes_received);
     }
 
-    fn await_taken(&mut self, bytes: u64) {
+    fn connected(&mut self) {}
+
+    fn await_taken(&mut self, bytes: u64, _client: &Connection) {
         let due = self.taken + bytes;
         let server = self.server.as_mut().expect("the case that stops the server is the last");
         server.snapshot_when(&format!("{due} bytes received"), |snapshot| {
