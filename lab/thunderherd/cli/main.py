@@ -21,16 +21,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from thunderherd.cli.compare import compare
-from thunderherd.cli.crossover import crossover
 from thunderherd.cli.doctor import doctor
 from thunderherd.cli.engine import EngineCommand, count, load, merge, serve
 from thunderherd.cli.explain import explain
 from thunderherd.cli.export import plot, report, summary
-from thunderherd.cli.knee import knee
 from thunderherd.cli.limits import limits
 from thunderherd.cli.list import list_
 from thunderherd.cli.options import PROGRAM
 from thunderherd.cli.run import run, watch
+from thunderherd.cli.search import crossover, knee
 from thunderherd.cli.table import claims, table
 from thunderherd.errors import Problem, UserError
 
@@ -66,8 +65,8 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch, explain,
-    report, plot,
+    compare, run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch,
+    explain, report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 
