@@ -18,7 +18,11 @@ from handbook.markdown import ROOT
 from thunderherd.engine.client import find_engine
 from thunderherd.engine.line_base import SCHEMA
 
-TARGET = Path("lab/thunderherd/engine/lines.py")
+FOLDER = Path("lab/thunderherd/engine")
+TARGET = FOLDER / "lines.py"
+
+APART = {FOLDER / "conform_lines.py": "Conform"}
+"""Further modules, each with the models whose names begin with these letters, which use no others."""
 
 NAMES = {
     "Closed": "Closings",
@@ -153,8 +157,8 @@ def _resolved(node: Any, simple: dict[str, Any]) -> Any:
     return kept
 
 
-def generated() -> str:
-    """Return the module, formatted as the linter wants it."""
+def generated() -> dict[Path, str]:
+    """Return the modules by path, formatted as the linter wants them."""
     printed = subprocess.run([find_engine(), "schema"], capture_output=True, text=True, check=True).stdout
     schema = json.loads(printed)
     with tempfile.TemporaryDirectory() as folder:
@@ -177,13 +181,18 @@ def generated() -> str:
         text = target.read_text(encoding="utf-8")
     body = text.partition("from __future__ import annotations\n")[2].replace("Field(..., ", "Field(")
     body = re.sub(r"Field\(\s*\.\.\.,\s*", "Field(", body)
-    module = f"{HEADER}\nfrom __future__ import annotations\n{body}"
-    return _formatted(module)
+    imports, *models = re.split(r"\n+(?=class )", body)
+    parts = {
+        path: [each for each in models if each.startswith(f"class {name}")] for path, name in APART.items()
+    }
+    parts[TARGET] = [each for each in models if not any(each in part for part in parts.values())]
+    return {path: _formatted(path, "\n\n\n".join([imports, *part])) for path, part in parts.items()}
 
 
-def _formatted(module: str) -> str:
+def _formatted(path: Path, body: str) -> str:
+    module = f"{HEADER}\nfrom __future__ import annotations\n{body}\n"
     ruff = [sys.executable, "-m", "ruff"]
-    name = ["--stdin-filename", str(ROOT / TARGET), "-"]
+    name = ["--stdin-filename", str(ROOT / path), "-"]
     checked = subprocess.run(
         [*ruff, "check", "--fix", "--quiet", "--exit-zero", "--ignore", "E501", *name],
         input=module, capture_output=True, text=True, check=True,
@@ -195,11 +204,12 @@ def _formatted(module: str) -> str:
 
 def main() -> None:
     """Write the models, or with --check only compare them."""
-    module, target = generated(), ROOT / TARGET
-    if "--check" not in sys.argv[1:]:
-        target.write_text(module, encoding="utf-8")
-    elif target.read_text(encoding="utf-8") != module:
-        sys.exit(f"{TARGET} is not what the engine's schema gives; type: make docs")
+    for path, module in generated().items():
+        target = ROOT / path
+        if "--check" not in sys.argv[1:]:
+            target.write_text(module, encoding="utf-8")
+        elif not target.is_file() or target.read_text(encoding="utf-8") != module:
+            sys.exit(f"{path} is not what the engine's schema gives; type: make docs")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from thunderherd.engine.conform_lines import ConformCase, Conformed, ConformStop
 from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
     Accepted,
@@ -35,7 +36,7 @@ SCHEMA = json.loads(
 )
 LINES: list[type[EngineLine]] = [
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
-    Limits, LimitRound, LimitUnavailable, Accepted, Refused,
+    Limits, LimitRound, LimitUnavailable, ConformCase, Conformed, ConformStop, Accepted, Refused,
 ]  # fmt: skip
 
 

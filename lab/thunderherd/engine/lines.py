@@ -73,51 +73,6 @@ class Closings(ClosingsBase):
     reset_by_server: int = Field(description="Connections that the server reset.")
 
 
-class ConformCase(EngineLine):
-    """A case that `conform --list` prints."""
-
-    line: Literal["conform_case"] = "conform_case"
-    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    number: int = Field(description="Number of the case, which stays the same for ever.")
-    name: str = Field(description="Name, a few words.")
-    rule: str = Field(description="What a server must do.")
-    source: str | None = Field(
-        None,
-        description="Section of the standard that demands it; null if it follows from TCP and the workload.",
-    )
-    workloads: list[str] = Field([], description="Workloads that have the case.")
-
-
-class ConformStop(EngineLine):
-    """A case has opened its connections. The reader of this line should stop the server now with SIGTERM, and then write a line: `stopped`, or what was wrong."""
-
-    line: Literal["conform_stop"] = "conform_stop"
-    number: int = Field(description="Number of the case.")
-
-
-class Conformed(EngineLine):
-    """A case that was run against a server."""
-
-    line: Literal["conformed"] = "conformed"
-    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    number: int = Field(description="Number of the case.")
-    name: str = Field(description="Name, a few words.")
-    rule: str = Field(description="What a server must do.")
-    source: str | None = Field(
-        None,
-        description="Section of the standard that demands it; null if it follows from TCP and the workload.",
-    )
-    verdict: Literal["passed", "allowed", "warned", "failed", "not_judged"] = Field(
-        description="What the case showed."
-    )
-    expected: str | None = Field(None, description="The right behaviour, of a case that failed or warns.")
-    came: str | None = Field(
-        None,
-        description="What came instead, of a case that failed or warns; of other cases what is worth knowing.",
-    )
-    elapsed_ns: int = Field(description="Time that the case took.")
-
-
 class Connected(EngineLine):
     """Memory of open connections before the first request."""
 

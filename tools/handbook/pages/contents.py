@@ -35,7 +35,10 @@ ELSEWHERE = (
     ("[the list of decisions](../decisions/README.md)", "the titles of the decisions"),
     ("the sample run in [README.md](../../README.md) and in the [tutorial](../tutorial.md)", "`records/`"),
     ("the schema that a run leaves with its results", "the lab's model of `summary.json`"),
-    ("`lab/thunderherd/engine/lines.py`, by `tools/line_models.py`", "`thunderherd-engine schema`"),
+    (
+        "`lab/thunderherd/engine/lines.py` and `conform_lines.py`, by `tools/line_models.py`",
+        "`thunderherd-engine schema`",
+    ),
 )
 
 
@@ -74,6 +77,7 @@ def reference_page() -> str:
                 "- [Workloads](workloads.md), [loads](loads.md), [labs](labs.md), [counters](counters.md) "
                 "and machine [limits](limits.md).",
                 "- [Metrics](metrics.md): the figures of a trial.",
+                "- [Conformance cases](conform.md): what any server of a workload must do.",
                 "- [The study file](study_file.md): every table and key.",
             ]
         ),
