@@ -202,6 +202,13 @@ SAID_IN_THE_ENGINE = {
     ("base/feature.rs", "splice"): "the system call, which two primitives rest on",
     **dict.fromkeys(
         [
+            ("conform/protocol.rs", name)
+            for name in ("bytes", "echo", "top_processes", "bucket", "http", "stream", "fields", "blast")
+        ],
+        "a second implementation of each protocol, for which the first one must not vouch",
+    ),
+    **dict.fromkeys(
+        [
             (f"{name}.rs", "bytes")
             for name in ("base/unit", "cli/help", "counters/memory", "protocol/pattern")
         ],

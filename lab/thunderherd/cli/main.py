@@ -4,7 +4,7 @@ A command imports what it needs when it runs, so that `list`, `serve` and mistak
 
 Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `crossover`
 and `knee` also end with 1 if their trials give no answer, `doctor` if a study cannot run, `merge` if a load
-is invalid. `serve`, `load` and `count` become the engine and end with its status.
+is invalid, `conform` if a case fails. `serve`, `load` and `count` become the engine and end with its status.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from thunderherd.cli.compare import compare
+from thunderherd.cli.conform import conform
 from thunderherd.cli.doctor import doctor
 from thunderherd.cli.engine import EngineCommand, count, load, merge, serve
 from thunderherd.cli.explain import explain
@@ -65,7 +66,7 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, run, crossover, knee, merge, list_, doctor, limits, claims, table, summary, watch,
+    compare, run, crossover, knee, conform, merge, list_, doctor, limits, claims, table, summary, watch,
     explain, report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""

@@ -125,8 +125,8 @@ def chosen_format(
     return found
 
 
-def write_output(command: str, path: Path, content: bytes) -> None:
-    """Write a file and print its path; raise `UserError` if it cannot be written."""
+def write_output(command: str, path: Path, content: bytes, *, quiet: bool = False) -> None:
+    """Write a file and print its path, unless `quiet`; raise `UserError` if it cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -136,4 +136,5 @@ def write_output(command: str, path: Path, content: bytes) -> None:
             hint="choose another place with --output",
             where=f"{command}: {path}",
         ) from None
-    print(path)
+    if not quiet:
+        print(path)

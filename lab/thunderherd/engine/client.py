@@ -61,6 +61,7 @@ __all__ = [
     "flame_graph",
     "limit_lines",
     "matrix",
+    "output_of",
     "profile_check",
     "setting_flags",
     "start_load",
@@ -134,7 +135,7 @@ def matrix(engine: Path | None = None) -> str:
 def profile_check(engine: Path | None = None) -> ProfileCheck:
     """Return how this machine could be sampled (`thunderherd-engine profile --check`)."""
     command = [str(engine or find_engine()), "profile", "--check"]
-    return understand(ProfileCheck, _output_of(command, " ".join(command)), "the profile check")
+    return understand(ProfileCheck, output_of(command, " ".join(command)), "the profile check")
 
 
 @lru_cache(maxsize=4)
@@ -145,7 +146,7 @@ def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
 
 def _listed(engine: Path, form: str) -> str:
     """Return the engine's registries in one form."""
-    return _output_of([str(engine), "list", form], f"{engine} list {form}")
+    return output_of([str(engine), "list", form], f"{engine} list {form}")
 
 
 def flame_graph(
@@ -164,10 +165,10 @@ def flame_graph(
     """
     words = ["--output", str(output), "--title", title, "--subtitle", subtitle, "--unit", unit]
     against = ["--before", str(before)] if before else []
-    _output_of([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
+    output_of([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
 
 
-def _output_of(command: Sequence[str], shown: str) -> str:
+def output_of(command: Sequence[str], shown: str) -> str:
     """Run a short command of the engine and return its output.
 
     Raise `EngineError` if it fails; the message names the command as `shown`.

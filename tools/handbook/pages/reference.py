@@ -14,6 +14,8 @@ import typer
 from handbook.markdown import ROOT, fenced, made_from, page, plain, table
 from handbook.pages.settings import settings_table
 from thunderherd.cli.main import PROGRAM, app
+from thunderherd.engine.client import catalogue as engine_catalogue
+from thunderherd.engine.conformance import cases_of
 from thunderherd.labs import KINDS
 from thunderherd.metrics.table import METRICS, RATIOS
 
@@ -41,6 +43,7 @@ def documents(catalogue: Catalogue, root: Path = ROOT) -> dict[Path, str]:
         "counters": counters_page(catalogue["counters"]),
         "limits": limits_page(catalogue),
         "metrics": metrics_page(),
+        "conform": conform_page(),
     }
     return {
         **{FOLDER / f"{name}.md": text for name, text in pages.items()},
@@ -205,6 +208,28 @@ def metrics_page() -> str:
         "`both.NAME_per_request` and `both.NAME_per_byte` are of both sides together. Ratios of such "
         f"figures are {', '.join(f'`{name}`' for name in RATIOS)}.",
         table(["metric", "meaning", "unit", "better", "side"], rows),
+    )
+
+
+def conform_page() -> str:
+    """Write the page of the cases that any server must pass."""
+    workloads = {each.name for each in engine_catalogue().workloads}
+    rows = [
+        [
+            str(each.number),
+            plain(each.name),
+            plain(each.rule),
+            plain(each.source or ""),
+            "all" if set(each.workloads) == workloads else ", ".join(each.workloads),
+        ]
+        for each in cases_of()
+    ]
+    return page(
+        "# Conformance cases",
+        made_from("engine/src/conform/"),
+        "`thunderherd conform` runs these cases ([Does a server do what it must?](../../conform.md)). The "
+        "number of a case stays the same.",
+        table(["no.", "case", "what a server must do", "source", "workloads"], rows),
     )
 
 

@@ -1,0 +1,199 @@
+"""Servers that break one rule fail the case of that rule, and pass the others; our designs and nginx pass."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from made.paths import TESTS
+from made.refusals import codes_printed
+
+from thunderherd.cli import main
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import ForeignServer, catalogue
+from thunderherd.engine.conform_lines import Conformed
+from thunderherd.engine.conformance import cases_of
+from thunderherd.show.terminal.conformance import print_conformance
+from thunderherd.text.layout import make_console
+from thunderherd.trial.conformance import Conformance, as_json, as_junit, conformance, typed_server
+
+pytestmark = pytest.mark.usefixtures("use_engine")
+
+PATIENCE = 3.0
+"""Only faults take this long."""
+
+
+def broken(fault: str) -> str:
+    """The command of a server with a fault."""
+    return shlex.join([sys.executable, str(TESTS / "made" / "broken_servers.py"), fault, "{port}"])
+
+
+BROKEN = [
+    ("closes_early", "bytes", {1, 2, 5, 6, 12}),
+    ("one_byte_more", "bytes", {1, 2, 5, 6, 12, 15}),
+    ("ignores_half_close", "bytes", {6}),
+    ("leaks_a_descriptor", "bytes", {15}),
+    ("out_of_order", "bytes", {5}),
+    ("mishandles_split", "bytes", {3, 4, 13}),
+    ("crashes_on_giant", "bytes", {9}),
+    ("ignores_sigterm", "bytes", {16}),
+    ("body_of_head", "http", {1, 2, 5, 6, 36}),
+    ("ignores_close", "http", {38}),
+]
+"""Faults, and the cases that see them: all that the fault touches, and no others."""
+
+
+@pytest.mark.parametrize(("fault", "workload", "failing"), BROKEN, ids=[fault for fault, *_ in BROKEN])
+def test_a_broken_server_fails_by_the_number_of_the_rule(
+    fault: str, workload: str, failing: set[int]
+) -> None:
+    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)
+    assert {each.number for each in found.failed} == failing
+    assert found.of("warned", "not_judged") == []
+    assert [each.number for each in found.cases] == [each.number for each in cases_of(workload)]
+
+
+@pytest.mark.parametrize(("fault", "workload"), [("none", "bytes"), ("none_http", "http")])
+def test_the_same_server_without_a_fault_passes(fault: str, workload: str) -> None:
+    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)
+    assert [(each.number, each.came) for each in found.of("failed", "warned", "not_judged")] == []
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/errors;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/1; proxy_temp_path {folder}/2; fastcgi_temp_path {folder}/3;
+  uwsgi_temp_path {folder}/4; scgi_temp_path {folder}/5;
+  server {{ listen 127.0.0.1:{port}; root {folder}; }}
+}}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
+def test_nginx_passes(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("hello\n" * 1000)
+    (tmp_path / "run").write_text(
+        f"#!/bin/sh\ncat > {tmp_path}/conf <<end\n{NGINX.format(folder=tmp_path, port='$1')}end\n"
+        f"exec nginx -c {tmp_path}/conf -p {tmp_path} -e {tmp_path}/errors\n"
+    )
+    (tmp_path / "run").chmod(0o755)
+    found = conformance(typed_server(f"{tmp_path}/run {{port}}", "http", catalogue()), patience=PATIENCE)
+    assert [(each.number, each.came) for each in found.of("failed", "not_judged")] == []
+
+
+def test_a_design_passes_with_the_stop(some_catalogue: Catalogue) -> None:
+    name = some_catalogue.defaults.design
+    found = conformance(typed_server(name, None, catalogue()), numbers=[1, 6, 16])
+    assert [(each.number, each.verdict) for each in found.cases] == [
+        (1, "passed"), (6, "passed"), (16, "passed"),
+    ]  # fmt: skip
+
+
+def test_a_running_server_is_neither_started_nor_stopped() -> None:
+    with ForeignServer(shlex.split(broken("ignores_half_close")), name="broken") as server:
+        url = f"bytes://{server.ready.address}"
+        found = conformance(typed_server(url, None, catalogue()), numbers=[6, 7, 16], patience=PATIENCE)
+        server.snapshot()
+    assert [(each.number, each.verdict) for each in found.cases] == [
+        (6, "failed"), (7, "passed"), (16, "not_judged"),
+    ]  # fmt: skip
+    assert found.replay(found.failed[0]) == f"thunderherd conform {url} --case 6 --seed 1"
+
+
+def test_the_line_of_a_failed_case_replays_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["conform", broken("one_byte_more"), "--case", "1,7", "--seed", "5"]
+    assert main.run_command([*words, "--junit", str(tmp_path / "junit.xml")]) == 1
+    page = capsys.readouterr().out
+    assert page.startswith("1 of 2 cases passed; 1 failed: 1, correct replies.\n")
+    replay = re.search(r"^  replay +thunderherd (.*)$", page, re.M)
+    assert replay
+    assert main.run_command([*shlex.split(replay[1]), "--json"]) == 1
+    again = json.loads(capsys.readouterr().out)
+    assert again["failed"] == [1]
+    assert f"came      {again['cases'][0]['came']}" in page
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert [case.find("failure") is not None for case in suite.iter("testcase")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["epol"], "conform.unknown_server"),
+        (["./no-such-program {port}"], "conform.no_program"),
+        (["'unclosed {port}"], "conform.invalid_command"),
+        (["gopher://127.0.0.1:70/"], "conform.unknown_scheme"),
+        (["http://"], "conform.invalid_url"),
+        (["http://127.0.0.1:80/", "--workload", "echo"], "conform.other_scheme"),
+        (["epoll", "--workload", "ftp"], "conform.unknown_workload"),
+        (["epoll", "--case", "six"], "conform.invalid_case"),
+        (["epoll", "--case", "33"], "conform.unknown_case"),
+        (["bytes://127.0.0.1:1/"], "host.not_running"),
+    ],
+)
+def test_mistakes_have_codes(words: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run_command(["conform", *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and codes_printed(printed.err) == [code]
+
+
+def test_a_command_that_does_not_listen_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run_command(["conform", "sh -c 'exit 3' {port}"]) == 1
+    assert codes_printed(capsys.readouterr().err) == ["engine.failed"]
+
+
+# What is shown ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def some_verdicts() -> Conformance:
+    def case(number: int, verdict: str, expected: str | None = None, came: str | None = None) -> Conformed:
+        known = next(each for each in cases_of() if each.number == number)
+        fields = known.model_dump(include={"number", "name", "rule", "source"})
+        return Conformed.model_validate(
+            {**fields, "verdict": verdict, "expected": expected, "came": came, "elapsed_ns": 1_500_000}
+        )
+
+    return Conformance(
+        typed_server("sh server.sh {port}", "http", catalogue()),
+        7,
+        (
+            case(1, "passed"),
+            case(6, "failed", "a reply of 4000 bytes", "the end after 12 bytes"),
+            case(12, "allowed", None, "another client had to wait for the slow one"),
+            case(16, "not_judged", None, "this command did not start the server"),
+            case(27, "warned", "status 501 or 405", "status 400"),
+        ),
+    )
+
+
+def test_the_page(
+    some_verdicts: Conformance, golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_conformance(some_verdicts, make_console(sys.stdout))
+    lines = capsys.readouterr().out.splitlines()
+    golden("trial/conformance.txt", "".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def test_programs_get_every_verdict(some_verdicts: Conformance) -> None:
+    found = as_json(some_verdicts)
+    assert found["failed"] == [6]
+    assert [each["verdict"] for each in found["cases"]] == [
+        "passed", "failed", "allowed", "not_judged", "warned",
+    ]  # fmt: skip
+    assert found["cases"][1]["replay"].endswith(" --workload http --case 6 --seed 7")
+    suite = ElementTree.fromstring(as_junit(some_verdicts))
+    counts = {name: suite.get(name) for name in ("tests", "failures", "skipped")}
+    assert counts == {"tests": "5", "failures": "1", "skipped": "1"}
+    cases = [(case.get("name"), [part.tag for part in case]) for case in suite]
+    assert cases[1] == ("6 half-closed connection", ["failure"])
+    assert [parts for _, parts in cases] == [[], ["failure"], [], ["skipped"], ["system-out"]]

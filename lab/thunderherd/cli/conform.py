@@ -1,0 +1,96 @@
+"""The command `conform`: the cases that any server of a workload must pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thunderherd.cli.options import AsJson, write_output
+from thunderherd.errors import UserError
+
+__all__ = ["conform"]
+
+FAILED = 1
+"""The exit status if a case failed."""
+
+
+def conform(
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER",
+            help="Command such as './server {port}', URL of a running server, or design.",
+        ),
+    ],
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="Workload, see `list workloads` (default: the URL's, else bytes).",
+        ),
+    ] = None,
+    cases: Annotated[
+        list[str] | None,
+        typer.Option("--case", metavar="N", help="Number of a case; may be repeated (default: all)."),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed", min=0, max=2**64 - 1, help="Seed of random inputs (default 1).", show_default=False
+        ),
+    ] = 1,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience",
+            metavar="SECONDS",
+            min=0.01,
+            max=600,
+            help="Longest wait for the server (default 5).",
+            show_default=False,
+        ),
+    ] = 5.0,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="File for JUnit XML (default: none)."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Check a server against numbered cases that any must pass.
+
+    The exit status is 1 if a case failed, 2 for wrong usage. A command gets its port by {port} or PORT.
+    """
+    numbers = [number for text in cases or () for number in _numbers(text)]
+
+    from thunderherd.engine.client import catalogue
+    from thunderherd.show.terminal.conformance import print_conformance
+    from thunderherd.text.layout import make_console
+    from thunderherd.trial.conformance import as_json as for_programs
+    from thunderherd.trial.conformance import as_junit, conformance, typed_server
+
+    chosen = typed_server(server, workload, catalogue())
+    found = conformance(chosen, numbers=numbers, seed=seed, patience=patience)
+    if as_json:
+        print(json.dumps(for_programs(found), indent=2))
+    else:
+        print_conformance(found, make_console())
+    if junit is not None:
+        write_output("conform", junit, as_junit(found), quiet=as_json)
+    return FAILED if found.failed else 0
+
+
+def _numbers(text: str) -> list[int]:
+    """Parse numbers of cases with commas between them."""
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise UserError(
+            f"'{text}' is no number of a case",
+            code="conform.invalid_case",
+            hint="such as --case 6, or --case 6,14",
+            where=f"conform: --case {text}",
+        ) from None
