@@ -177,8 +177,12 @@ def some_verdicts() -> Conformance:
 
 
 def test_the_page(
-    some_verdicts: Conformance, golden: Callable[[str, str], None], capsys: pytest.CaptureFixture[str]
+    some_verdicts: Conformance,
+    golden: Callable[[str, str], None],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     print_conformance(some_verdicts, make_console(sys.stdout))
     lines = capsys.readouterr().out.splitlines()
     golden("trial/conformance.txt", "".join(f"{line.rstrip()}\n" for line in lines))
