@@ -21,7 +21,7 @@ from thunderherd.engine.line_base import SCHEMA
 FOLDER = Path("lab/thunderherd/engine")
 TARGET = FOLDER / "lines.py"
 
-APART = {FOLDER / "conform_lines.py": "Conform"}
+APART = {FOLDER / "conform_lines.py": "Conform", FOLDER / "limit_lines.py": "Limit"}
 """Further modules, each with the models whose names begin with these letters, which use no others."""
 
 NAMES = {

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from thunderherd.engine.conform_lines import ConformCase, Conformed, ConformStop
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
     Accepted,
     Life,
-    LimitRound,
-    Limits,
-    LimitUnavailable,
     LoadResult,
     Mark,
     Namespaces,

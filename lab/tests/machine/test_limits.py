@@ -16,8 +16,8 @@ from rich.console import Console
 
 from thunderherd.cli.main import run_command
 from thunderherd.engine.catalogue import Limit
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import Place
-from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.machine.limits import machine_limits
 from thunderherd.records.limits import MachineLimits
 from thunderherd.show.tables.limits import limits_table, size_in_words

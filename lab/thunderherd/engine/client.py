@@ -20,11 +20,9 @@ from types import TracebackType
 from typing import Self
 
 from thunderherd.engine.catalogue import Catalogue, Setting, by_name, defaults
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.lines import (
     Life,
-    LimitRound,
-    Limits,
-    LimitUnavailable,
     LoadResult,
     Mark,
     Namespaces,

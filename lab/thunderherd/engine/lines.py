@@ -15,7 +15,6 @@ from thunderherd.engine.line_base import (
     Account,
     ClosingsBase,
     EngineLine,
-    LimitPoint,
     MultiplexingBase,
     Readout,
     TallyBase,
@@ -161,42 +160,6 @@ class Life(Account):
     status: int = Field(
         description="Exit status; 128 plus the signal's number if a signal ended it.",
     )
-
-
-class LimitRound(LimitPoint):
-    """Result of one round of a machine limit: the operation repeated `times` times in a row."""
-
-    line: Literal["limit_round"] = "limit_round"
-    limit: str = Field(description="Name of the limit.")
-    place: Literal["one_cpu", "two_cpus"] = Field(description="Placement of its two ends.")
-    bytes: int | None = Field(None, description="Size in bytes; null if the limit has none.")
-    round: int = Field(
-        description="Number of the round, from 1. Each round measures every limit once, in random order.",
-    )
-    times: int = Field(description="Repetitions of the operation.")
-    elapsed_ns: int = Field(description="Time for all repetitions.")
-    page_faults: int = Field(
-        description="Page faults during the round, of this process and of its ended children. The time includes them.",
-    )
-
-
-class LimitUnavailable(LimitPoint):
-    """A machine limit that has no further round."""
-
-    line: Literal["limit_unavailable"] = "limit_unavailable"
-    limit: str = Field(description="Name of the limit.")
-    place: Literal["one_cpu", "two_cpus"] = Field(description="Placement of its two ends.")
-    bytes: int | None = Field(None, description="Size in bytes; null if the limit has none.")
-    reason: str = Field(description="Reason why there is no further round.")
-
-
-class Limits(EngineLine):
-    """CPUs and settings with which the machine limits are measured."""
-
-    line: Literal["limits"] = "limits"
-    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    cpus: list[int] = Field([], description="CPU of this process, then the CPU of peers on a second one.")
-    settings: dict[str, int | bool | str] = Field({}, description="All effective settings.")
 
 
 class LoadResult(Account):

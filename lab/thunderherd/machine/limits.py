@@ -18,8 +18,8 @@ from statistics import median
 
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.client import limit_line, limit_lines
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import Place
-from thunderherd.engine.lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.machine import noise
 from thunderherd.machine.noise import NoiseLimits
