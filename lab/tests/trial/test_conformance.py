@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from made.paths import TESTS
+from made.paths import DATA
 from made.refusals import codes_printed
 
 from thunderherd.cli import main
@@ -32,7 +32,7 @@ PATIENCE = 3.0
 
 def broken(fault: str) -> str:
     """The command of a server with a fault."""
-    return shlex.join([sys.executable, str(TESTS / "made" / "broken_servers.py"), fault, "{port}"])
+    return shlex.join([sys.executable, str(DATA / "broken_servers.py"), fault, "{port}"])
 
 
 BROKEN = [
