@@ -99,6 +99,7 @@ fn trials() -> Vec<Trial> {
                 let left_out = match concerns {
                     Concerns::Requests => false,
                     Concerns::Connections => !case.is_thorough() && !WITH_CONNECTIONS.contains(&protocol.name),
+                    Concerns::Cases => !case.is_thorough() && protocol.name != PROTOCOLS[0].name,
                     Concerns::Processes => !WITH_PROCESSES.contains(&protocol.name),
                 };
                 trials.push(Trial::ignorable_test(title, move || test(&case)).with_ignored_flag(left_out));
@@ -147,6 +148,8 @@ enum Concerns {
     Requests,
     /// Connections of clients that are silent, slow, gone or many, which concern the design.
     Connections,
+    /// The cases that any server must pass, which concern the design and the workload.
+    Cases,
     /// Deaths of server processes, which concern the design.
     Processes,
 }
@@ -177,7 +180,8 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
     for (lists, concerns) in [
         (&[requests::FAULTS, requests::UNLESS_SLOW][..], Concerns::Requests),
-        (&[clients::FAULTS, shared::FAULTS][..], Concerns::Connections),
+        (&[clients::FAULTS][..], Concerns::Connections),
+        (&[shared::FAULTS][..], Concerns::Cases),
         (&of_processes[..], Concerns::Processes),
     ] {
         for &(name, test) in lists.iter().copied().flatten() {
