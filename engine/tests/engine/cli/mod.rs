@@ -2,6 +2,7 @@
 
 mod availability;
 mod command_line;
+mod conforming;
 mod dry_runs;
 mod impossible_settings;
 mod refusals;
