@@ -20,6 +20,8 @@ def print_compared(
 ) -> None:
     """Prints the answer in each metric, a row for each contender, what to know, and where the report is."""
     answers = metric_answers(summary)
+    if any(each.is_undecided and any(pair.ratio for pair in each.pairs) for each in answers):
+        following = (*following, ("Next", "the same with a longer --budget decides more"))
     page = ResultPage(
         [Sentence(each.sentence, each.better, each.is_undecided) for each in answers],
         metrics_table(summary),
