@@ -24,7 +24,6 @@ use crate::requests::schedule::RATE;
 use crate::runs;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::workloads::WORKLOADS;
-use crate::workloads::http::{HEADER, METHOD};
 
 /// Kinds of entries that `list` prints.
 pub const KINDS: [&str; 6] = ["designs", "primitives", "workloads", "loads", "counters", "limits"];
@@ -153,9 +152,16 @@ pub fn load_command() -> Command {
         )
         .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
         .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
-    let short = [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R'), (HEADER, 'H'), (METHOD, 'm')];
+    let short = [
+        (CLIENTS.name, 'c'),
+        (DURATION.name, 'd'),
+        (THREADS.name, 't'),
+        (RATE.name, 'R'),
+        ("header", 'H'),
+        ("method", 'm'),
+    ];
     let command = with_settings(common(command), load_settings());
-    short.iter().fold(command, |command, (setting, short)| command.mut_arg(setting.name, |arg| arg.short(*short)))
+    short.iter().fold(command, |command, (setting, short)| command.mut_arg(*setting, |arg| arg.short(*short)))
 }
 
 /// Headings of the settings of `load`, with the settings.

@@ -34,7 +34,7 @@ pub struct Workload {
     pub instead: &'static [Instead],
     /// Returns the settings of the client side that have no effect, because the load requests a resource that our servers do
     /// not have, so that every reply is correct. The second argument tells which settings were given.
-    pub without_effect: fn(&Settings, &dyn Fn(&str) -> bool) -> &'static [Setting],
+    pub without_effect: WithoutEffect,
     /// Settings with which an end makes new messages for each request, so that messages do not stay in memory for ever.
     pub made_anew: &'static [(End, Setting)],
     /// Settings of the client side whose product is fixed.
@@ -65,6 +65,9 @@ pub struct Workload {
     /// Makes the client side, once per load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
 }
+
+/// Returns the settings without effect, from the settings and whether a setting was given.
+pub type WithoutEffect = fn(&Settings, &dyn Fn(&str) -> bool) -> &'static [Setting];
 
 impl Workload {
     /// Options with which a server must be started to serve a load with these settings, as typed; empty if nothing has

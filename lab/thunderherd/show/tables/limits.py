@@ -64,7 +64,7 @@ def answer(limits: MachineLimits) -> str:
     if rates:
         least, most = (choose(rates, key=lambda each: each.value) for choose in (min, max))
         ends = dict.fromkeys(f"{_figure(each)} ({_name(each, limits)})" for each in (least, most))
-        parts.append(f"{'bytes' if times else 'Bytes'} are moved at {' to '.join(ends)}")
+        parts.append(f"{'data' if times else 'Data'} is moved at {' to '.join(ends)}")
     return f"{'; '.join(parts)}." if parts else "No limit could be measured."
 
 
