@@ -168,7 +168,7 @@ impl Unit {
     /// Describes a range.
     pub fn range(self, minimum: u64, maximum: u64) -> String {
         let quantity = match self {
-            Unit::After(_) => return format!("{NEVER}, or a whole number up to {}", self.format(maximum)),
+            Unit::After(_) => return format!("{NEVER}, or a whole number from 1 to {}", self.format(maximum)),
             Unit::None | Unit::Of(_) => "a whole number",
             Unit::Bytes => "a size",
             Unit::Time { .. } => "a time",

@@ -352,7 +352,11 @@ impl<'run> Caller<'run> {
         if let (Some(shown), Some(before)) = (&mut self.shown, before) {
             shown.receives(&before[..before.len() - left], not_stored);
         }
-        let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
+        let kind = match () {
+            () if answer.is_err() && self.conversations[0].meets_another_protocol() => ErrorKind::OtherProtocol,
+            () if ended => ErrorKind::Truncated,
+            () => ErrorKind::WrongReply,
+        };
         answer.map_err(|message| Failure { kind, message })
     }
 

@@ -182,8 +182,9 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
 }
 
 /// Advice, by the kinds of errors that it may help against.
-const ADVICE: [(&[&str], &str); 7] = [
+const ADVICE: [(&[&str], &str); 8] = [
     (&["error_status"], "name the statuses that are correct (--expect), or see what the server reports"),
+    (&["other_protocol"], "see the first error; check the port"),
     (&["refused"], "start the server, or check its address"),
     (&["timed_out"], "use a longer --timeout for slow replies, or less load"),
     (

@@ -45,6 +45,8 @@ error_kinds! {
     Surplus = "surplus",
     /// The reply's status says that the request failed.
     ErrorStatus = "error_status",
+    /// The reply is none of this protocol: another one is spoken there.
+    OtherProtocol = "other_protocol",
     /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
     Aborted = "aborted",
     /// No descriptor, port, memory, process or thread was available.
@@ -63,7 +65,8 @@ impl ErrorKind {
         match number(error) {
             Some(libc::ECONNRESET) => ErrorKind::Reset,
             Some(libc::EPIPE) => ErrorKind::BrokenPipe,
-            Some(libc::ECONNREFUSED) => ErrorKind::Refused,
+            // A Unix socket with a path may not exist.
+            Some(libc::ECONNREFUSED | libc::ENOENT) => ErrorKind::Refused,
             Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
             Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
             // epoll_ctl(2) returns ENOSPC if no watch is left.

@@ -266,6 +266,9 @@ pub struct LoadResult {
     pub first_error: Option<String>,
     /// True if an interrupt stopped the load before its end.
     pub interrupted: bool,
+    /// True if its replies were compared with those of our own servers.
+    #[serde(skip)]
+    pub expects_our_servers: bool,
 }
 
 impl LoadResult {

@@ -1,6 +1,7 @@
 //! Types of workloads: one protocol, both ends, without input or output.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
@@ -295,6 +296,17 @@ pub trait Session: Send {
     /// first.
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind>;
 
+    /// Returns whether a refusal must reach a peer that still sends: the server then discards what comes after it, until the
+    /// peer closes.
+    fn lingers(&self) -> bool {
+        false
+    }
+
+    /// Returns for how long the connection may be idle before the server closes it; `None`: for ever.
+    fn idle_limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// Puts the next part of a reply begun with [`Next::Begun`] into the outbox. Called when everything before it has
     /// been sent, so that a long reply needs the memory of one part only.
     fn more(&mut self, _outbox: &mut Outbox) -> More {
@@ -399,6 +411,11 @@ pub trait Client: Send + Sync {
         None
     }
 
+    /// Returns whether the replies are those of this program's own servers, as far as it compares them.
+    fn expects_our_servers(&self) -> bool {
+        true
+    }
+
     /// Unit that is counted in the load's window.
     fn measured_by(&self) -> MeasuredBy {
         MeasuredBy::Requests
@@ -489,6 +506,11 @@ pub trait Conversation: Send {
 
     /// Takes a part of the reply from the input. The error describes the fault for the user.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
+
+    /// Returns whether the last fault of [`Conversation::receive`] was that the peer speaks another protocol.
+    fn meets_another_protocol(&self) -> bool {
+        false
+    }
 
     /// Counts the request that was answered last: its reply arrived within the load's window.
     fn counts(&mut self) {}

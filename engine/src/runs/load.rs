@@ -191,6 +191,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         closings: run.tally.closings(),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
+        expects_our_servers: run.client.expects_our_servers(),
     })
 }
 

@@ -344,7 +344,8 @@ const BULK: u64 = 64 << 10;
 
 /// Lines on copies, requested counters, and a congestion control that changed the figures.
 fn notes(plan: &Plan, result: &LoadResult) -> String {
-    let mut text = plan.way.copying_in_words(&result.tally);
+    let ours = result.expects_our_servers.then(|| plan.way.copying_in_words(&result.tally));
+    let mut text = ours.unwrap_or_default();
     text += &result.readout.in_words(&plan.counters);
     text + &congestion(result.connection.as_ref(), &result.tally)
 }

@@ -9,6 +9,7 @@ use crate::client::validity::{
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
+use crate::registry::catalogue::defaults;
 use crate::runs::load::Plan;
 use crate::transfer::waiting;
 
@@ -157,15 +158,28 @@ const OF_DISAGREEMENT: [ErrorKind; 6] = [
     ErrorKind::Surplus,
 ];
 
+/// Those of a reply that was compared.
+const OF_COMPARISON: [ErrorKind; 2] = [ErrorKind::WrongReply, ErrorKind::Surplus];
+
 /// Returns what may help against errors. If no reply was right, the settings on which both ends must agree come first: neither
 /// end sees the other's.
 fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
     let Counts { connections, requests, errors, .. } = &result.tally;
     let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
     let needed = plan.workload.item.needed(&plan.settings, largest);
-    let may_be_the_cause = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
+    // Any server speaks HTTP: only a reply that was compared shows that it is one of ours with other settings.
+    let of_disagreement = if plan.workload.name == defaults::WEB { &OF_COMPARISON[..] } else { &OF_DISAGREEMENT };
+    let may_be_the_cause = of_disagreement.iter().any(|kind| errors.contains_key(kind.name()))
+        && !errors.contains_key(ErrorKind::OtherProtocol.name());
     if may_be_the_cause && *connections > 0 && *requests == 0 && !needed.is_empty() {
         return Some(format!("both ends may differ: this load needs a server with {}", needed.join(" and ")));
+    }
+    let closes = [ErrorKind::Truncated, ErrorKind::Reset, ErrorKind::BrokenPipe];
+    if plan.workload.name == defaults::WEB
+        && result.statuses.is_empty()
+        && closes.iter().any(|kind| errors.contains_key(kind.name()))
+    {
+        return Some("check the port: servers of TLS (https) and of other protocols close without a reply".to_owned());
     }
     let advice = advice(errors).join("; ");
     (!advice.is_empty()).then_some(advice)

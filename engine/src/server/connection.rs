@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::count::tally::ErrorKind;
 use crate::protocol::workload::{Input, Job, More, Next, Session, Then};
+use crate::server::idle::Watch;
 use crate::sys::descriptor::{PollFlags, poll};
 use crate::transfer::channel::Channel;
 use crate::transfer::primitive::{Received, Sent, Want};
@@ -28,8 +29,13 @@ const PARTS_IN_A_TURN: usize = 8;
 /// does not read.
 const GATHERED: u64 = 64 << 10;
 
+/// Bytes that are discarded after a refusal. A client that sends more does not get it.
+const LINGERS_FOR: u64 = 64 << 20;
+
 /// An accepted connection.
 pub struct Connection {
+    /// Closes it when its client is idle for too long. The first field, since it is dropped first.
+    watch: Option<Watch>,
     channel: Channel,
     session: Box<dyn Session>,
     want: Want,
@@ -71,6 +77,11 @@ enum State {
     Ended,
     /// To be closed once everything has been sent.
     Closing,
+    /// The same, after a refusal.
+    Refusing,
+    /// The refusal has been sent. What the peer still sends is discarded, up to this many bytes: a connection that is closed
+    /// with unread data is reset, and the peer may lose the refusal (RFC 9112, section 9.6).
+    Lingering(u64),
     /// A fault of this program has been tallied; the connection must be closed at once.
     Faulty,
 }
@@ -109,6 +120,7 @@ impl Connection {
     /// Starts to serve a channel of a blocking or non-blocking socket.
     pub fn new(channel: Channel, session: Box<dyn Session>) -> Self {
         Connection {
+            watch: session.idle_limit().map(|limit| Watch::new(channel.socket().as_raw_fd(), limit)),
             want: session.first(),
             channel,
             session,
@@ -215,6 +227,9 @@ impl Connection {
 
     fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
         loop {
+            if let Some(watch) = &self.watch {
+                watch.touch();
+            }
             if self.state == State::Faulty {
                 return Ok(Progress::Closed);
             }
@@ -237,8 +252,31 @@ impl Connection {
             if let Some(job) = self.job.take() {
                 return Ok(Progress::Work(job));
             }
-            if self.state == State::Closing {
-                return Ok(Progress::Closed);
+            match self.state {
+                State::Closing => return Ok(Progress::Closed),
+                State::Refusing => {
+                    // An error means that the peer has gone.
+                    if self.channel.end().is_err() {
+                        return Ok(Progress::Closed);
+                    }
+                    self.state = State::Lingering(LINGERS_FOR);
+                }
+                _ => {}
+            }
+            if let State::Lingering(left) = self.state {
+                let unread = self.channel.inbox.unread().len();
+                self.channel.inbox.taken(unread);
+                let Some(left) = left.checked_sub(unread as u64) else { return Ok(Progress::Closed) };
+                self.state = State::Lingering(left);
+                if self.left.receives == 0 {
+                    return Ok(Progress::Yields(PollFlags::POLLIN));
+                }
+                self.left.receives -= 1;
+                match self.channel.receive(Want::ANYTHING) {
+                    Ok(Received::Blocked) => return Ok(Progress::Blocked(PollFlags::POLLIN)),
+                    Ok(Received::End) | Err(_) => return Ok(Progress::Closed),
+                    Ok(_) => continue,
+                }
             }
             if self.channel.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
                 if self.left.receives == 0 {
@@ -280,7 +318,8 @@ impl Connection {
     }
 
     /// Closes, and gives the sender the time that the kernel needs for its pieces.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
+        self.watch = None;
         self.channel.finish(FINISH);
     }
 
@@ -352,7 +391,9 @@ impl Connection {
     fn failed(&mut self, kind: ErrorKind) {
         self.channel.slot().error(kind);
         self.unsent |= !self.channel.outbox.is_empty();
-        self.state = State::Closing;
+        // A peer that has ended sends no more.
+        let lingers = self.unsent && self.state == State::Open && self.session.lingers();
+        self.state = if lingers { State::Refusing } else { State::Closing };
     }
 
     fn answered(&mut self) {

@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod design;
+pub mod idle;
 pub mod pool;
 pub mod scoreboard;
 pub mod steering;

@@ -15,7 +15,7 @@ use super::statuses::Statuses;
 use crate::base::mistake::{Blame, mistake};
 use crate::base::setting::{NONE, Settings};
 use crate::base::window::Window;
-use crate::protocol::pattern::{BYTES, Reception};
+use crate::protocol::pattern::{BYTES, CHECK, COUNT, Reception};
 use crate::protocol::workload::{Answer, Client, Conversation, Input, More, Status, StatusCounts};
 use crate::requests::sizes::alias;
 use crate::requests::traffic::{KindSent, SizesInTurn, Traffic};
@@ -46,6 +46,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         interim: 0,
         coming: Coming::Head,
         closes: false,
+        is_another_protocol: false,
+        compares: settings.values().get(CHECK.name).is_some_and(|_| settings.word(CHECK.name) != COUNT),
         is_named_by_server: common.is_named_by_server(),
         expects_continue: common.expects_continue,
         held_back: None,
@@ -93,6 +95,10 @@ struct HttpClient {
     coming: Coming,
     /// The reply's head announces that the server closes after it.
     closes: bool,
+    /// The peer speaks another protocol.
+    is_another_protocol: bool,
+    /// The bytes of replies are compared.
+    compares: bool,
     /// The Host field is the name of the server.
     is_named_by_server: bool,
     /// Bodies wait for 100 Continue.
@@ -158,6 +164,10 @@ impl Client for HttpClient {
         self.kinds = kinds.into();
     }
 
+    fn expects_our_servers(&self) -> bool {
+        self.compares && self.kinds.iter().any(|kind| !matches!(kind.body, Body::Any(_)))
+    }
+
     fn reconnects(&self) -> bool {
         true
     }
@@ -194,6 +204,10 @@ impl Conversation for HttpClient {
 
     fn status(&self) -> Option<Status> {
         Some(self.status)
+    }
+
+    fn meets_another_protocol(&self) -> bool {
+        self.is_another_protocol
     }
 
     fn error(&self) -> String {
@@ -260,12 +274,17 @@ impl Conversation for HttpClient {
             }
             let kind = &self.kinds[self.current.kind];
             let before = self.head.len();
-            let head = if before == 0 {
-                read(input.bytes(), kind.head_only)?
+            let bytes = if before == 0 {
+                input.bytes()
             } else {
                 self.head.extend_from_slice(input.bytes());
-                read(&self.head, kind.head_only)?
+                &self.head
             };
+            if let Some(other) = other_protocol(bytes) {
+                self.is_another_protocol = true;
+                return Err(other);
+            }
+            let head = read(bytes, kind.head_only)?;
             let Some(Head { length, status, announced, closes, body }) = head else {
                 if before == 0 {
                     self.head.extend_from_slice(input.bytes());
@@ -276,11 +295,16 @@ impl Conversation for HttpClient {
                 }
                 return Ok(Answer::Receive(Want::ANYTHING));
             };
+            let is_of_tls = status == 400 && !kind.expects(status) && says_tls(bytes);
             input.take(length - before);
             self.head.clear();
             // A server that refuses the body before it has come waits for it nevertheless.
             self.closes = closes || self.held_back.is_some();
             self.status = Status { code: status, is_error: !kind.expects(status) };
+            if is_of_tls {
+                self.is_another_protocol = true;
+                return Err(TLS.to_owned());
+            }
             let is_described = kind.describes(status);
             let due = self.current.bytes.filter(|_| is_described);
             let compares = is_described && !matches!(kind.body, Body::Any(_));
@@ -346,6 +370,33 @@ impl HttpClient {
         self.statuses.note(self.status);
         Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }
+}
+
+/// What is reported of a port that speaks TLS.
+const TLS: &str = "the server speaks TLS (https) at this port, which is not supported yet; load its http:// port";
+
+/// Describes the beginning of a reply that is not HTTP.
+fn other_protocol(bytes: &[u8]) -> Option<String> {
+    const HTTP: &[u8] = b"HTTP/";
+    let length = bytes.len().min(HTTP.len());
+    // Empty lines may come before a reply.
+    if bytes[..length] == HTTP[..length] || bytes.starts_with(b"\r") || bytes.starts_with(b"\n") {
+        return None;
+    }
+    // A record of TLS: alert or handshake, of version 3 (RFC 8446, section 5.1).
+    if matches!(bytes, [0x15 | 0x16, 3, ..]) {
+        return Some(TLS.to_owned());
+    }
+    let line = bytes.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let begin = String::from_utf8_lossy(&line[..line.len().min(40)]).escape_default().to_string();
+    let is_redis = matches!(bytes.first(), Some(b'-' | b'+' | b'$' | b'*' | b':'));
+    let who = if is_redis { ", as redis replies" } else { "" };
+    Some(format!("the reply is not HTTP: it begins with \"{begin}\"{who}; another protocol is spoken at this port"))
+}
+
+/// Returns whether a reply with status 400 says that its port is one of TLS, as nginx and Go do.
+fn says_tls(reply: &[u8]) -> bool {
+    [&b"HTTPS port"[..], b"HTTPS server"].iter().any(|words| reply.windows(words.len()).any(|part| part == *words))
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ fn the_resource_and_nothing_else() {
     answers(&format!("GET /?q=1 HTTP/1.1\r\n{HOST}\r\n"), &["200k"], "open");
     answers(&format!("GET http://a/ HTTP/1.1\r\n{HOST}\r\n"), &["200k"], "open");
     answers(&format!("GET http://a HTTP/1.1\r\n{HOST}\r\n"), &["200k"], "open");
+    answers(&format!("GET HTTP://a/ HTTP/1.1\r\n{HOST}\r\n"), &["200k"], "open");
     answers(&format!("GET /other HTTP/1.1\r\n{HOST}\r\n"), &["404k"], "open");
     answers(&format!("GET http://a/other HTTP/1.1\r\n{HOST}\r\n"), &["404k"], "open");
     answers(&format!("DELETE / HTTP/1.1\r\n{HOST}\r\n"), &["405k"], "open");

@@ -104,15 +104,17 @@ fn an_address_names_a_socket() {
     let again = run(engine().args(["serve", "prefork", "--listen", server.address()]));
     refused(&again, "listen.in_use", &[server.address(), "ss -lxp"]);
     for (wrong, code) in [
-        ("unix:/tmp/socket", "address.invalid_name"),
+        ("unix:tmp/socket", "address.invalid_name"),
         ("unix:@a b", "address.invalid_name"),
         ("unix:@", "address.no_name"),
     ] {
         refused(&run(engine().args(["load", "bytes", "--connect", wrong])), code, &["--connect", wrong]);
     }
-    let nobody = load("bytes --children 1 --loops 1", "unix:@thunderherd/nobody");
-    assert_eq!(nobody.status, Some(1));
-    assert!(nobody.output.contains("\"refused\":1"), "{nobody:?}");
+    for nowhere in ["unix:@thunderherd/nobody", "unix:/none/such"] {
+        let nobody = load("bytes --children 1 --loops 1", nowhere);
+        assert_eq!(nobody.status, Some(1));
+        assert!(nobody.output.contains("\"refused\":1"), "{nobody:?}");
+    }
 }
 
 /// Where connect(2) over TCP would succeed and leave the rest to the kernel, over a Unix socket it waits, also in event

@@ -7,6 +7,7 @@ mod dynamic_pools;
 mod event_loops;
 mod fields;
 mod http_clients;
+mod http_refusals;
 mod many_clients;
 mod moving_bytes;
 mod streams;

@@ -347,3 +347,30 @@ proptest::proptest! {
         let _ = judge(&text.chunks(13).collect::<Vec<_>>(), true);
     }
 }
+
+#[test]
+fn a_port_of_another_protocol_is_recognised() {
+    let met = |reply: &[u8]| {
+        let client = new("/").unwrap();
+        let mut conversation = client.open();
+        conversation.ask(&mut Outbox::default());
+        let mut inbox = Inbox::default();
+        inbox.room(reply.len()).copy_from_slice(reply);
+        inbox.filled(reply.len());
+        let error = conversation.receive(&mut Input::new(&mut inbox, 1, 0, false)).unwrap_err();
+        (conversation.meets_another_protocol(), error)
+    };
+    let tls = [0x15, 3, 1, 0, 2, 2, 70];
+    let of_nginx =
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 60\r\n\r\nThe plain HTTP request was sent to HTTPS port";
+    let of_go = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    for reply in [&tls[..], of_nginx.as_bytes(), of_go.as_bytes()] {
+        let (is_another, error) = met(reply);
+        assert!(is_another && error.contains("TLS"), "{error}");
+    }
+    let (is_another, error) = met(b"-ERR wrong number of arguments for 'get' command\r\n");
+    assert!(is_another && error.contains("redis") && error.contains("-ERR wrong number"), "{error}");
+    let (is_another, error) = met(b"SSH-2.0-OpenSSH_9\r\n");
+    assert!(is_another && error.contains("SSH-2.0-OpenSSH_9") && !error.contains("redis"), "{error}");
+    assert!(!met(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").0, "another length is no other protocol");
+}
