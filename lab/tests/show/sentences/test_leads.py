@@ -44,5 +44,9 @@ def test_both_names_the_amount_and_the_interval_are_in_the_sentence(
     ratio: float, metric: str, wide: float
 ) -> None:
     lead = Lead(metric, "first_one", "other_one", ratio, ratio * (1 - wide), ratio * (1 + wide))
-    for said in (lead.in_words("has {} of it"), lead.over_the_next(named=True)):
+    for said in (
+        lead.in_words("has {} of it"),
+        lead.over_the_next(named=True),
+        f"first_one {lead.in_short()}",
+    ):
         assert all(text in said for text in ("first_one", "other_one", lead.amount, lead.interval)), said

@@ -379,14 +379,13 @@ def _group(
     of_point = f", at {place}" if len(points) > 1 else ""
     least_of = "at least " if len(points) > 1 else ""
     amount = f"{least_of}{least.lead.amount}"
-    is_factor = least.lead.is_factor
-    than = f"{amount} {'as good as' if is_factor else 'than'} {_base(least.behind)}"
-    than += f" ({least.confidence}{least.lead.interval}{of_point})"
+    around = f"{least.confidence}{least.lead.interval}{of_point}"
+    than = "as good as" if least.lead.is_factor else "than"
     if len(names) > 1:
-        best = f"{_base(least.ahead)} {'is' if is_factor else 'has'} {than}"
+        by = f"{amount}{' as good' if least.lead.is_factor else ''}: {around}"
+        best = f"{_base(least.ahead)} is better than {_base(least.behind)} ({by})"
         return f"{_listed(names)} do not differ significantly {where}, and {best}"
-    by = than if is_factor else f"with {than}"
-    return f"{names[0]} is the best {where}, {by}"
+    return f"{names[0]} is the best {where} ({amount} {than} {_base(least.behind)}: {around})"
 
 
 def sweep_places(summary: Summary, sweep: SweepSummary) -> Places | None:

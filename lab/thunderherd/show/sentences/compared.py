@@ -169,7 +169,7 @@ def _compared(
     if unclear:
         lead = _lead(unclear[-1], first, name)
         names = listed([_other(pair, first) for pair in unclear])
-        about = f" ({lead.amount} than {lead.other}: {lead.interval})" if len(unclear) == 1 else ""
+        about = f" ({lead.in_short()})" if len(unclear) == 1 else ""
         parts.append(
             f"{first} and {names} do not differ significantly in {noun}{where if not decided else ''}{about}."
         )

@@ -92,8 +92,7 @@ def _of_pair(pair: KneePair) -> str:
         return f"{pair.a} and {pair.b} {DIFFER[pair.verdict]}."
     if pair.verdict in ("higher", "lower"):
         return f"{lead.in_words('answers {} requests per second', before=around)}."
-    about = f"{lead.amount} than {other}: {around}{lead.interval}"
-    return f"{pair.a} and {pair.b} {DIFFER[pair.verdict]} ({about})."
+    return f"{pair.a} and {pair.b} {DIFFER[pair.verdict]} ({lead.in_short()}, {around.strip()})."
 
 
 DIFFER = {

@@ -69,18 +69,29 @@ class Lead:
             return f"{self.first} {times} of {self.other}{around}"
         return f"{self.other} {times} of {self.first}{around}"
 
+    def in_short(self) -> str:
+        """Writes `42 % less than b: 39 to 45 %`, or `b has 2.3 times as much: 2.1 to 2.5`."""
+        if not self.is_factor:
+            return f"{self.amount} than {self.other}: {self.interval}"
+        if self.more_is_better:
+            return f"{self.amount} as much as {self.other}: {self.interval}"
+        return f"{self.other} has {self.amount} as much: {self.interval}"
+
     def over_the_next(self, *, before: str = "", named: bool = False) -> str:
         """Writes `42 % less than the next, b (39 to 45 %)`, behind a sentence that names the metric.
 
         With `named`, the first is named too.
         """
-        around, who = f"({before}{self.interval})", f"{self.first} has " if named else ""
+        if named:
+            good = " as good" if self.is_factor else ""
+            by = f"{self.amount}{good}: {before}{self.interval}"
+            return f"{self.first} is better than the next, {self.other} ({by})"
+        around = f"({before}{self.interval})"
         if not self.is_factor:
-            return f"{who}{self.amount} than the next, {self.other} {around}"
+            return f"{self.amount} than the next, {self.other} {around}"
         if self.more_is_better:
-            return f"{who}{self.amount} as much as the next, {self.other} {around}"
-        than = f" as {self.first}" if named else ""
-        return f"the next, {self.other}, has {self.amount} as much{than} {around}"
+            return f"{self.amount} as much as the next, {self.other} {around}"
+        return f"the next, {self.other}, has {self.amount} as much {around}"
 
     def _in_percent(self, ratio: float) -> float:
         """Gives how much more the first has if more is better, and how much less otherwise."""

@@ -122,8 +122,9 @@ def run_line(summary: Summary) -> str:
 
 
 def warnings(summary: Summary) -> list[str]:
-    """Lists the warnings for every figure: notes of the run, cost of counting, reasons of invalid trials."""
-    return [*map(of_all_trials, summary.study.notes), *cost_lines(summary), *invalid_trials(summary)]
+    """Lists the warnings for every figure: reasons of invalid trials, cost of counting, notes of the run."""
+    notes = map(of_all_trials, summary.study.notes)
+    return [*invalid_trials(summary), *cost_lines(summary), *notes]
 
 
 def of_all_trials(note: str) -> str:
