@@ -9,7 +9,7 @@ from thunderherd.records.extra_trials import CostEstimate, CountingCost
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import capital, count, percent, printable, ratio_digits, span, words_of
 
-__all__ = ["about_cpu_time", "about_metrics", "cost_lines"]
+__all__ = ["about_cpu_time", "about_metrics", "cost_in_short", "cost_lines"]
 
 OF_SIDE = {side: f"{side}_cpu_per_request" for side in SIDES}
 """The metric that shows how much counting changed a side."""
@@ -28,6 +28,23 @@ def cost_lines(summary: Summary) -> list[str]:
     )
     return [
         printable(f"Counting {_events(cost)} made {changes} ({_how(cost)}). {consequence}{_guest(summary)}")
+    ]
+
+
+def cost_in_short(summary: Summary) -> list[str]:
+    """Writes the least and the largest factor by which counting changed figures; empty if unknown."""
+    cost = summary.counting_cost
+    if cost is None:
+        return []
+    values = [each.value for one in cost.contenders for each in one.ratios]
+    if not values or not _changed(summary, _metrics(cost)):
+        return cost_lines(summary)
+    low, high = (f"{choose(values):.2f}" for choose in (min, max))
+    return [
+        printable(
+            f"Counting {_events(cost)} made figures {low} to {high} times as high. Times and cycles include "
+            "this cost."
+        )
     ]
 
 

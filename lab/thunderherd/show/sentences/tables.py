@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ClaimVerdict, Summary
-from thunderherd.show.sentences.counting_cost import about_metrics, cost_lines
+from thunderherd.show.sentences.counting_cost import about_metrics, cost_in_short, cost_lines
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, main_substitute
 from thunderherd.text.figures import capital, count, estimator, main_of, percent, shows_process_control
 from thunderherd.text.shown import caption_of, shown_of, unit_for
@@ -121,9 +121,15 @@ def run_line(summary: Summary) -> str:
     return f"size {study.size}, {count(study.blocks, 'block')}, seed {study.seed}{overrides}{unfinished}"
 
 
-def warnings(summary: Summary) -> list[str]:
-    """Lists the warnings for every figure: reasons of invalid trials, cost of counting, notes of the run."""
+def warnings(summary: Summary, *, in_short: bool = False) -> list[str]:
+    """Lists the warnings for every figure: reasons of invalid trials, cost of counting, notes of the run.
+
+    With `in_short`, reasons and the cost are shortened; the report has all of them.
+    """
     notes = map(of_all_trials, summary.study.notes)
+    if in_short:
+        shown = [*invalid_trials(summary), *cost_in_short(summary), *notes]
+        return [without_meaning(each) for each in shown]
     return [*invalid_trials(summary), *cost_lines(summary), *notes]
 
 

@@ -10,7 +10,6 @@ from thunderherd.records.knee import DesignKnee, KneePoint, KneeSummary
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.show.sentences.knee import interval_in_words, rate_in_words
 from thunderherd.show.sentences.leads import Lead
-from thunderherd.show.sentences.tables import without_meaning
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import ABSENT, BETWEEN, capital, number, seconds_in_words
 from thunderherd.text.shown import ShownEstimate, at_points, caption_of, digits_for, shown_of, unit_for
@@ -60,7 +59,7 @@ def _at_rate(points: Sequence[KneePoint]) -> Cell:
 
 
 def curve_table(summary: KneeSummary, design: DesignKnee) -> Table:
-    """Shows the latency of a design at every rate."""
+    """Shows the latency of a design at every rate; the notes say why rates are left out."""
     columns = (
         Column("Rate"),
         Column(METRICS[summary.metric].short),
@@ -78,8 +77,8 @@ def _rows(design: DesignKnee) -> Iterator[Row]:
         again = "again" if point.stage == "confirmation" else ""
         span = BETWEEN.join(ends) if len(ends) == 2 else ""
         yield Row((Cell(f"{point.rate:,}"), Cell(latency, span), Cell(kept_up), Cell(again)))
-    for rate, why in design.left_out.items():
-        yield Row((Cell(f"{rate:,}"), Cell(), Cell(), Cell(f"left out: {without_meaning(why)}")))
+    for rate in design.left_out:
+        yield Row((Cell(f"{rate:,}"), Cell(), Cell(), Cell("left out")))
 
 
 # Crossovers ------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from thunderherd.show.sentences.tables import (
     trial_counts,
     verdict_counts,
     warnings,
-    without_meaning,
 )
 from thunderherd.show.tables.counters import asks_for_counters, counter_tables, counters_legend
 from thunderherd.show.tables.main import main_table, metrics_table, pairs_table
@@ -99,8 +98,7 @@ def _bounds(summary: Summary) -> list[tuple[str, str]]:
 
 def _notes(summary: Summary) -> list[str]:
     """Lists the most important notes, shortened; the report has all of them."""
-    notes = [*warnings(summary), *not_counted(summary), *not_sampled(summary)]
-    return few_notes([without_meaning(each) for each in notes])
+    return few_notes([*warnings(summary, in_short=True), *not_counted(summary), *not_sampled(summary)])
 
 
 def _print_answer(summary: Summary, console: Console) -> None:
