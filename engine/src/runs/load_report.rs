@@ -17,7 +17,6 @@ use crate::protocol::workload::{Figures, MeasuredBy, Outcome, PAYLOAD_BYTES, REQ
 use crate::requests::sizes::SizesSent;
 use crate::runs::load::Plan;
 use crate::runs::load_verdict;
-use crate::workloads::http::METHOD;
 
 /// Formats the result for people, or as the source's own client does.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
@@ -164,7 +163,7 @@ fn heading(plan: &Plan, result: &LoadResult) -> String {
 
 /// Method of the requests and a space, if it is not GET.
 fn method(plan: &Plan) -> String {
-    let method = plan.settings.values().get(METHOD.name).map(|method| method.to_string());
+    let method = plan.settings.values().get("method").map(|method| method.to_string());
     method.filter(|method| method != "GET").map_or(String::new(), |method| format!("{method} "))
 }
 
