@@ -228,7 +228,7 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
         return f"The clients are the limit: {'; '.join(bounds)}."
     without = [labels_of(summary)[each.base] for each in own if not each.blocks]
     if without:
-        return f"No valid trials of {listed(without)}."
+        return f"No block counts for {listed(without)}; the notes say why."
     reasons = [each.unknown[name] for each in own if name in each.unknown]
     if reasons:
         return f"{capital(reasons[0])}."
