@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from thunderherd.cli.list import _studies
 from thunderherd.engine import client
 from thunderherd.run.foreign_servers import prepared
 from thunderherd.study.loading import Study, load_study
@@ -49,3 +50,13 @@ def test_a_server_answers_http_and_echoes(name: str, use_engine: Path) -> None:
         assert errors == [{}], trial.invalid_reasons
         assert trial.loads[0].tally.requests > 0
         assert trial.summary is not None and trial.summary.died is None
+
+
+def test_the_list_names_each_command_of_the_study() -> None:
+    (entry,) = [each for each in _studies() if each["name"] == "runtimes"]
+    programs = {
+        each.foreign.command[0] for each in study().contenders if each.foreign and not each.foreign.build
+    }
+    assert programs <= {command.split()[0] for command in entry["commands"]}
+    (ours,) = [each for each in _studies() if each["name"] == "unp-ch30"]
+    assert ours["commands"] == []

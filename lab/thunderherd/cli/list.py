@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -188,9 +188,22 @@ def _studies() -> list[Entry]:
                 "question": str(text.get("question", "")).strip(),
                 "sizes": sorted(text.get("sizes", {})),
                 "path": str(path),
+                "commands": _commands(text),
             }
         )
     return studies
+
+
+def _commands(study: Mapping[str, Any]) -> list[str]:
+    """Return the commands that the contenders of a study run, each once."""
+    tables = [
+        *study.get("contenders", []),
+        *(each for sweep in study.get("sweeps", []) for each in sweep["contenders"]),
+    ]
+    named = [
+        each[key] for each in tables if isinstance(each, dict) for key in ("build", "command") if key in each
+    ]
+    return [*dict.fromkeys(" ".join(words) for words in named)]
 
 
 def _console() -> Console:
@@ -306,6 +319,8 @@ def _facts(entry: Entry) -> list[tuple[str, str]]:
         facts.append(("Names of perf", ", ".join(names)))
     if sizes := entry.get("sizes"):
         facts.append(("Sizes", ", ".join(f"--size {size}" for size in sizes)))
+    if commands := entry.get("commands"):
+        facts.append(("Commands", "; ".join(commands)))
     if keys := entry.get("keys"):
         facts.append(("Keys", ", ".join(f"lab.{key}" for key in keys)))
     return facts
