@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod help;
+mod other_programs;
 mod shorthand;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -567,6 +568,13 @@ fn listed(names: &[serde_json::Value]) -> String {
 /// advice, to pass the option as a value, never helps.
 fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     let everything = help::of_everything(&arguments);
+    if error.kind() == ErrorKind::UnknownArgument
+        && arguments.get(1).is_some_and(|command| command == "load")
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(instead) = other_programs::instead_of(option)
+    {
+        return mistake_with_hint("arguments.unknown", format!("load has no option {option}"), instead);
+    }
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some(option) = option.strip_prefix("--")
