@@ -152,16 +152,12 @@ pub fn load_command() -> Command {
         )
         .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
         .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
-    let short = [
-        (CLIENTS.name, 'c'),
-        (DURATION.name, 'd'),
-        (THREADS.name, 't'),
-        (RATE.name, 'R'),
-        ("header", 'H'),
-        ("method", 'm'),
-    ];
+    // As wrk(1) and oha have them; the last two are settings of one workload.
+    let of_loads =
+        [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')].map(|(setting, short)| (setting.name, short));
+    let short = of_loads.into_iter().chain([("header", 'H'), ("method", 'm')]);
     let command = with_settings(common(command), load_settings());
-    short.iter().fold(command, |command, (setting, short)| command.mut_arg(*setting, |arg| arg.short(*short)))
+    short.fold(command, |command, (name, short)| command.mut_arg(name, |arg| arg.short(short)))
 }
 
 /// Headings of the settings of `load`, with the settings.

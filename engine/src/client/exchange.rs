@@ -89,6 +89,8 @@ pub struct Caller<'run> {
     moved: bool,
     /// A request was answered, and no data has arrived since.
     at_rest: bool,
+    /// A request was answered.
+    has_answered: bool,
     /// This end has shut down its sending side, and still receives.
     shut_down: Option<ShutDown>,
     /// The inbox holds data after the last reply: the beginning of the next, or all of it.
@@ -138,6 +140,7 @@ impl<'run> Caller<'run> {
             unsent: false,
             moved: false,
             at_rest: false,
+            has_answered: false,
             shut_down: None,
             left_over: false,
             first_piece: 0,
@@ -353,7 +356,9 @@ impl<'run> Caller<'run> {
             shown.receives(&before[..before.len() - left], not_stored);
         }
         let kind = match () {
-            () if answer.is_err() && self.conversations[0].meets_another_protocol() => ErrorKind::OtherProtocol,
+            () if !self.has_answered && answer.is_err() && self.conversations[0].meets_another_protocol() => {
+                ErrorKind::OtherProtocol
+            }
             () if ended => ErrorKind::Truncated,
             () => ErrorKind::WrongReply,
         };
@@ -373,6 +378,7 @@ impl<'run> Caller<'run> {
             self.want = Want::AtMost(CAPACITY);
         }
         self.at_rest = !self.left_over;
+        self.has_answered = true;
         if self.status().is_none_or(|status| !status.is_error) {
             self.channel.slot().requests.fetch_add(1, Relaxed);
         }

@@ -269,6 +269,9 @@ pub struct LoadResult {
     /// True if its replies were compared with those of our own servers.
     #[serde(skip)]
     pub expects_our_servers: bool,
+    /// True if servers that are not ours speak its protocol.
+    #[serde(skip)]
+    pub is_public_protocol: bool,
 }
 
 impl LoadResult {

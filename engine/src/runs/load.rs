@@ -192,6 +192,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
         expects_our_servers: run.client.expects_our_servers(),
+        is_public_protocol: run.client.reconnects(),
     })
 }
 

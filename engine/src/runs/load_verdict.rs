@@ -167,21 +167,19 @@ fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
     let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
     let needed = plan.workload.item.needed(&plan.settings, largest);
     // Any server speaks HTTP: only a reply that was compared shows that it is one of ours with other settings.
-    let of_disagreement = if has_paths(plan) { &OF_COMPARISON[..] } else { &OF_DISAGREEMENT };
+    let of_disagreement = if result.is_public_protocol { &OF_COMPARISON[..] } else { &OF_DISAGREEMENT };
     let may_be_the_cause = of_disagreement.iter().any(|kind| errors.contains_key(kind.name()))
         && !errors.contains_key(ErrorKind::OtherProtocol.name());
     if may_be_the_cause && *connections > 0 && *requests == 0 && !needed.is_empty() {
         return Some(format!("both ends may differ: this load needs a server with {}", needed.join(" and ")));
     }
     let closes = [ErrorKind::Truncated, ErrorKind::Reset, ErrorKind::BrokenPipe];
-    if has_paths(plan) && result.statuses.is_empty() && closes.iter().any(|kind| errors.contains_key(kind.name())) {
+    if result.is_public_protocol
+        && result.statuses.is_empty()
+        && closes.iter().any(|kind| errors.contains_key(kind.name()))
+    {
         return Some("check the port: servers of TLS (https) and of other protocols close without a reply".to_owned());
     }
     let advice = advice(errors).join("; ");
     (!advice.is_empty()).then_some(advice)
-}
-
-/// Returns whether resources of the workload have paths, as on the web.
-fn has_paths(plan: &Plan) -> bool {
-    plan.workload.item.client_settings.iter().any(|setting| setting.name == "path")
 }

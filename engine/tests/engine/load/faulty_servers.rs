@@ -87,6 +87,8 @@ const ENDING: &[&str] = &["reset", "broken_pipe", "truncated"];
 
 /// Every server is the same for all loads.
 fn faults(spoken: Spoken) -> Vec<Fault> {
+    // HTTP shows by its first bytes that it is spoken.
+    let of_garbage = if spoken.workload == "http" { "other_protocol" } else { "wrong_reply" };
     let fault = |name, kind, timeout, each: Box<dyn Fn(TcpStream) + Send + Sync>| Fault {
         name,
         kind,
@@ -167,7 +169,7 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
         ),
         fault(
             "sends garbage",
-            "wrong_reply",
+            of_garbage,
             LONG,
             after_request(|mut stream, _| {
                 let _ = stream.write_all(&b"\xff\x80rubbish".repeat(3));
@@ -176,7 +178,7 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
         ),
         fault(
             "sends garbage without end",
-            "wrong_reply",
+            of_garbage,
             LONG,
             after_request(|stream, _| endless(stream, b"\xff\x80rubbish")),
         ),
