@@ -97,7 +97,7 @@ const LOAD: &[Group] = &[
 const HELP: Group = ("Help", &[("help", ""), ("help-all", "")]);
 
 /// The last line of the page.
-const LAST: &str = "--help-all lists all options; docs/generated/reference/settings.md has the settings too";
+const LAST: &str = "--help-all lists all options (docs/generated/reference/settings.md)";
 
 /// Kinds of entries, for `list`, by the options that take the name of one.
 const LISTED: &[(&str, &str)] = &[
@@ -109,8 +109,11 @@ const LISTED: &[(&str, &str)] = &[
     ("count", "counters"),
 ];
 
-/// Maximum length of an option's line behind its name and value.
+/// Maximum length of an option's text behind its name and value.
 const ROOM: usize = 70;
+
+/// Columns that a line may have.
+const WIDTH: usize = 80;
 
 /// Returns the short page for a command line that asks for help, as a command to print; none if it asks for all options, or
 /// for another command's.
@@ -151,16 +154,45 @@ fn page(whole: &Command, groups: &[Group], settings: &[Setting]) -> Command {
     let about = whole.get_about().map(ToString::to_string).unwrap_or_default();
     let page =
         Command::new(whole.get_name().to_owned()).about(first_clause(&about, ROOM).to_owned()).disable_help_flag(true);
-    let page = whole.get_positionals().fold(page, |page, arg| page.arg(line(arg, "", &[]).required(true)));
-    let options = groups.iter().flat_map(|(heading, options)| options.iter().map(move |option| (heading, option)));
-    options.fold(page, |page, (heading, (id, words))| {
-        let arg = whole.get_arguments().find(|arg| arg.get_id() == id).expect("a page lists options of its command");
-        page.arg(line(arg, words, settings).help_heading(*heading))
+    let page = whole.get_positionals().fold(page, |page, arg| page.arg(line(arg, "", &[], ROOM).required(true)));
+    let named =
+        |id: &str| whole.get_arguments().find(|arg| arg.get_id() == id).expect("a page lists options of its command");
+    groups.iter().fold(page, |page, (heading, options)| {
+        let names = options.iter().map(|(id, _)| columns_of(named(id))).max().unwrap_or_default();
+        options.iter().fold(page, |page, (id, words)| {
+            page.arg(line(named(id), words, settings, WIDTH - names).help_heading(*heading))
+        })
     })
 }
 
-/// Returns an option with its words, or else with the first clause of its help, and its default.
-fn line(arg: &Arg, words: &str, settings: &[Setting]) -> Arg {
+/// The columns of an option's name and value, with the blanks around them.
+fn columns_of(arg: &Arg) -> usize {
+    let values: usize = match arg.get_value_names() {
+        _ if !arg.get_action().takes_values() => 0,
+        Some(names) => names.iter().map(|name| name.chars().count() + 3).sum(),
+        None => arg.get_id().as_str().len() + 3,
+    };
+    "  -x, --".len() + arg.get_long().map_or(0, str::len) + values + 2
+}
+
+/// Breaks a text at blanks into lines of at most so many characters. A default stays on one line.
+fn folded(text: &str, room: usize) -> String {
+    let mut lines = vec![String::new()];
+    let (words, default) = text.split_once(" [").map_or((text, None), |(words, rest)| (words, Some(rest)));
+    let default = default.map(|rest| format!("[{rest}"));
+    for word in words.split(' ').chain(default.as_deref()) {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > room {
+            lines.push(word.to_owned());
+        } else {
+            last.extend([if last.is_empty() { "" } else { " " }, word]);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Returns an option with its words, or else with the first clause of its help, and its default, in lines of at most `room`.
+fn line(arg: &Arg, words: &str, settings: &[Setting], room: usize) -> Arg {
     let id = arg.get_id().as_str();
     let setting = settings.iter().find(|setting| setting.name == id);
     let default = setting.map(catalogue::defaults).or_else(|| {
@@ -181,7 +213,8 @@ fn line(arg: &Arg, words: &str, settings: &[Setting]) -> Arg {
         None => arg.get_help().map(ToString::to_string).unwrap_or_default(),
     };
     let words = if words.is_empty() { first_clause(&whole, ROOM - end.len()) } else { words };
-    let mut line = Arg::new(id.to_owned()).action(arg.get_action().clone()).help(format!("{words}{end}"));
+    let mut line =
+        Arg::new(id.to_owned()).action(arg.get_action().clone()).help(folded(&format!("{words}{end}"), room));
     if let Some(long) = arg.get_long() {
         line = line.long(long.to_owned());
     }
@@ -205,9 +238,6 @@ fn first_clause(text: &str, longest: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Columns that a line may have.
-    const WIDTH: usize = 100;
 
     fn pages() -> [(Command, Command, &'static [Group]); 2] {
         [(serve_command(), serve_page(), SERVE), (load_command(), load_page(), LOAD)]
@@ -241,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn help_has_about_twenty_of_the_options_on_short_lines() {
+    fn help_has_about_twenty_of_the_options_in_80_columns() {
         for (whole, mut page, groups) in pages() {
             let text = page.render_help().to_string();
             let (printed, all) = (listed(&text), longs(&whole));
