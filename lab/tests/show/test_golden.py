@@ -81,6 +81,7 @@ def test_counters(run: Path, printed: Callable[..., str], golden: Callable[[str,
         ("claims.txt", ["claims", "STUDY", "RUN"]),
         ("explain.txt", ["explain", "RUN"]),
         ("summary.md", ["summary", "RUN"]),
+        ("plot.txt", ["plot", "RUN"]),
     ],
 )
 def test_printed_pages(

@@ -98,15 +98,14 @@ def _following(results: SavedRun, pairs: Sequence[Explanation] = ()) -> list[tup
 
 
 def _uncounted(summary: Summary) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return notes on what was not counted, and the commands that count at one more point of each sweep."""
+    """Return notes on what was not counted, and the command that counts at the first such point."""
     from thunderherd.show.sentences.explanation import command_to_count
     from thunderherd.show.sentences.left_out import not_counted, not_sampled
 
-    notes, commands = [], []
-    for sweep in summary.sweeps:
-        if points := sweep.uncounted_points:
-            notes.append(f"sweep {sweep.name} was not counted at {', '.join(points)}")
-            commands.append(("Count", command_to_count(summary, sweep)))
+    sweeps = [each for each in summary.sweeps if each.uncounted_points]
+    places = [f"{each.name} at {', '.join(each.uncounted_points)}" for each in sweeps]
+    notes = [f"not counted: sweep {'; '.join(places)}"] if places else []
+    commands = [("Count", command_to_count(summary, each)) for each in sweeps[:1]]
     return [*not_counted(summary), *not_sampled(summary), *notes], commands
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "Places",
     "Ranked",
     "answer",
+    "first_of_main",
     "machine_in_short",
     "places_of",
     "sweep_answer",
@@ -106,7 +107,7 @@ def answer(summary: Summary) -> Answer:
     of_sweeps = [
         (printable(sweep.title), text) for sweep in summary.sweeps if (text := sweep_answer(summary, sweep))
     ]
-    first, better = _of_main(summary), _first_of_main(summary)
+    first, better = _of_main(summary), first_of_main(summary)
     if summary.further_pairs:
         in_metrics = metric_answers(summary)
         first, of_sweeps = in_metrics[0].sentence, [(each.head, each.sentence) for each in in_metrics[1:]]
@@ -170,7 +171,7 @@ def _places(names: Sequence[str], pairs: Iterable[PairSummary]) -> dict[str, tup
     return {name: (better[name] + 1, len(names) - worse[name]) for name in names}
 
 
-def _first_of_main(summary: Summary) -> tuple[str, ...]:
+def first_of_main(summary: Summary) -> tuple[str, ...]:
     """Lists the contenders of the main table that share first place; empty if no other is worse."""
     places = places_of(summary)
     first = tuple(name for name, (place, _) in places.items() if place == 1)

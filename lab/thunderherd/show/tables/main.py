@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.sentences.answer import first_of_main
 from thunderherd.show.sentences.compared import MetricAnswer, labels_of, metric_answers
 from thunderherd.show.sentences.counting_cost import about_metrics
 from thunderherd.show.sentences.source_figures import notes_by_mark
@@ -45,6 +46,8 @@ from thunderherd.text.figures import (
 )
 from thunderherd.text.shown import ShownEstimate, digits_for, shown_of, unit_for
 
+BETTER = "better"
+"""The kind of the figures that no other contender beats."""
 MORE_IS_BETTER = "If more is better, the ratio is that of the times per item: below 1, a is better."
 
 # The main table ---------------------------------------------------------------------------------------------
@@ -55,6 +58,7 @@ def main_table(summary: Summary) -> Table:
     main = main_of(summary)
     figures, papers, marks = main_figures(summary), main_papers(summary), _marks_of_main(summary)
     bars = shares_of({each.name: shown_of(summary, each, summary.study.metric) for each in main})
+    kinds = dict.fromkeys(first_of_main(summary), BETTER)
     unit, has_labels = _main_unit(summary), any(each.label != each.name for each in main)
     labels = "In the paper's words" if summary.study.source else "Label"
     columns = [
@@ -73,7 +77,12 @@ def main_table(summary: Summary) -> Table:
         cells = (
             Cell(ABSENT if each.row is None else str(each.row)),
             Cell(each.name, note=each.label),
-            replace(figures[each.name], mark=marks.ours.get(each.name, ""), bar=bars.get(each.name)),
+            replace(
+                figures[each.name],
+                mark=marks.ours.get(each.name, ""),
+                kind=kinds.get(each.name, ""),
+                bar=bars.get(each.name),
+            ),
             _control(each, summary),
             Cell(paper, mark=marks.papers.get(each.name, "")),
             Cell(

@@ -118,13 +118,15 @@ def _with_bars(table: Table, width: int) -> Table:
         cells.append(own)
         if any(each.bar is not None for each in own):
             columns.append(Column("", "short"))
-            cells.append(
-                [Cell(_bar(each.bar, width), kind=BEST if "*" in each.mark else BAR) for each in own]
-            )
+            cells.append([Cell(_bar(each.bar, width), kind=BEST if _is_best(each) else BAR) for each in own])
     rows = (
         replace(row, cells=tuple(of)) for row, of in zip(table.rows, zip(*cells, strict=True), strict=True)
     )
     return replace(table, columns=tuple(columns), rows=tuple(rows))
+
+
+def _is_best(cell: Cell) -> bool:
+    return "*" in cell.mark or cell.kind == BEST
 
 
 def _bar(share: float | None, width: int) -> str:
