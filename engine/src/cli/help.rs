@@ -65,7 +65,7 @@ const LOAD: &[Group] = &[
     (
         "Connections",
         &[
-            ("connect", ""),
+            ("connect", "Address of the server: a name, IPv4, [IPv6], unix:@NAME or unix:/PATH"),
             ("connections", "One for each request, or kept"),
             ("pipeline", ""),
             ("timeout", "Time without progress until a connection fails"),
@@ -178,8 +178,8 @@ fn columns_of(arg: &Arg) -> usize {
 /// Breaks a text at blanks into lines of at most so many characters. A default stays on one line.
 fn folded(text: &str, room: usize) -> String {
     let mut lines = vec![String::new()];
-    let (words, default) = text.split_once(" [").map_or((text, None), |(words, rest)| (words, Some(rest)));
-    let default = default.map(|rest| format!("[{rest}"));
+    let (words, default) = text.rsplit_once(" [default").map_or((text, None), |(words, rest)| (words, Some(rest)));
+    let default = default.map(|rest| format!("[default{rest}"));
     for word in words.split(' ').chain(default.as_deref()) {
         let last = lines.last_mut().expect("there is one");
         if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > room {
