@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from thunderherd.show.sentences.compared import metric_answers, to_know, worse_t
 from thunderherd.show.tables.main import metrics_table
 from thunderherd.show.terminal.compared import print_compared
 from thunderherd.statistics.comparisons import first_look_blocks
+from thunderherd.study.file.contenders import named_by
 from thunderherd.study.loading import Study, load_study
 from thunderherd.toml.write import toml_text
 from thunderherd.trial.load_validity import CLIENT_LIMITED
@@ -401,6 +403,38 @@ def test_comparison_of_two_real_servers(
     assert main.run_command(again) == 0
     assert json.loads(capsys.readouterr().out) == found
     assert (tmp_path / "mine/compare/trials.jsonl").read_bytes() == trials
+
+
+SERVER = """
+import asyncio, os, sys
+REPLY = b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\n\\r\\nhere"
+class Http(asyncio.Protocol):
+    def connection_made(self, transport): self.transport = transport
+    def data_received(self, data): self.transport.write(REPLY * data.count(b"\\r\\n\\r\\n"))
+async def main():
+    loop = asyncio.get_running_loop()
+    await (await loop.create_server(Http, "127.0.0.1", int(os.environ["PORT"]))).serve_forever()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.alone
+def test_a_command_is_compared_and_the_comparison_is_shown_again(
+    real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.py").write_text(SERVER)
+    command = f"{sys.executable} server.py"
+    words = ["compare", "epoll", command, "--workload", "http", "-c", "4", "--budget", "30s", "--json"]
+    assert main.run_command([*words, "--out", "mine", "--seed", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (pair,) = found["answers"][0]["pairs"]
+    assert {pair["a"], pair["b"]} == {"epoll", named_by([("design", f"{Path(sys.executable).stem}_server")])}
+    assert pair["ratio"] and any("counts nothing" in note for note in found["notes"])
+    assert main.run_command([*words, "--out", "mine", "--seed", "3", "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
 
 
 @pytest.mark.thorough

@@ -105,6 +105,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     from thunderherd.engine.client import find_engine
     from thunderherd.machine import description
     from thunderherd.records.directory import OtherVersionError, load
+    from thunderherd.run.foreign_servers import prepared
     from thunderherd.run.runner import check_same
 
     try:
@@ -113,5 +114,5 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
         return None
     if results.summary is None or not results.summary.study.complete:
         return None
-    check_same(results.run, study, seed, description.describe(find_engine()))
+    check_same(results.run, study, seed, {**description.describe(find_engine()), "servers": prepared(study)})
     return results.summary
