@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,6 +21,7 @@ ENTRIES = ["designs", "primitives", "workloads", "loads", "counters", "limits"]
 """Folders of the engine whose files know nothing of each other."""
 
 
+@cache
 def lab_files() -> list[Path]:
     return sorted(path for path in LAB.rglob("*.py") if path.relative_to(LAB).parts[0] != "studies")
 
@@ -34,6 +36,7 @@ def lab_package(path: Path) -> str:
     return ".".join(path.relative_to(LAB).parts[:-1])
 
 
+@cache
 def lab_imports(path: Path) -> set[str]:
     """The other modules of the lab that a file imports, at its top, inside a function or for types alone."""
     modules = {lab_module(each) for each in lab_files()}
@@ -72,6 +75,7 @@ TESTS_BEGIN = re.compile(r"^#\[cfg\(test\)\]\s*(?:pub )?mod \w+ \{", re.MULTILIN
 TEST_FILE = re.compile(r"^#\[cfg\(test\)\]\s*(?:pub )?mod (\w+);", re.MULTILINE)
 
 
+@cache
 def rust_code(path: Path) -> str:
     """A Rust file without comments and texts; lines keep their numbers."""
     return NOT_CODE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text(encoding="utf-8"))
@@ -85,6 +89,7 @@ def is_test(path: Path) -> bool:
     return path != parent and path.stem in TEST_FILE.findall(rust_code(parent))
 
 
+@cache
 def rust_code_that_ships(path: Path) -> str:
     """Its code without the tests, which are modules of the file or separate files."""
     return "" if is_test(path) else without_tests(rust_code(path))
@@ -101,6 +106,7 @@ def without_tests(code: str) -> str:
     return code
 
 
+@cache
 def engine_files() -> list[Path]:
     return sorted(ENGINE.rglob("*.rs"))
 
@@ -166,6 +172,7 @@ def named_module(
     return own + path if path[0] in children else None
 
 
+@cache
 def engine_uses(path: Path) -> set[Path]:
     """The other files that a file names, and the entries that it lists."""
     code, own = rust_code_that_ships(path), engine_module(path)

@@ -42,7 +42,7 @@ def test_make_targets_match_the_page() -> None:
     assert "```sh\nmake demo\nmake test\n```" in PAGE
     assert "DEMO_STUDY := unp-ch30\n" in MAKEFILE
     assert "\ndemo: build " in MAKEFILE and "-m thunderherd run $(DEMO_STUDY) --quick\n" in MAKEFILE
-    assert "\ntest: test-engine test-lab " in MAKEFILE
+    assert "\n\t@$(MAKE) --no-print-directory test-engine test-lab\n" in MAKEFILE
 
 
 EXAMPLE = """\
