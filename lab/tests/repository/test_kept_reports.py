@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = {each.figures.study: ROOT / each.folder / ARCHIVE for each in kept_studies()}
+LARGE = ("cse232-a2", "cse638-pa02")
+"""Records with so many figures that each takes ten seconds to compare."""
+
 Document = dict[str, Any]
 
 
@@ -118,7 +121,10 @@ def tables_of(browser: Browser, told: Callable[[str], Told]) -> Iterator[Callabl
         page.close()
 
 
-@pytest.mark.parametrize("study", [*KEPT])
+@pytest.mark.parametrize(
+    "study",
+    [pytest.param(name, marks=[pytest.mark.thorough] if name in LARGE else []) for name in KEPT],
+)
 def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
     study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
 ) -> None:

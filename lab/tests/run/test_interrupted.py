@@ -34,7 +34,8 @@ def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
 
 
 @pytest.mark.parametrize(("key", "file", "word"), [
-    ("counting.trials", "counted.jsonl", "counted"), ("profiling.trials", "profiles.jsonl", "sampled"),
+    ("counting.trials", "counted.jsonl", "counted"),
+    pytest.param("profiling.trials", "profiles.jsonl", "sampled", marks=pytest.mark.thorough),
 ])  # fmt: skip
 def test_ctrl_c_in_an_extra_trial_keeps_all_trials(
     key: str, file: str, word: str, copied_engine: Path, tmp_path: Path

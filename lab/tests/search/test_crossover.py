@@ -133,7 +133,7 @@ def uninterrupted() -> list[tuple[list[str], dict[str, Any]]]:
 
 @pytest.mark.parametrize(
     "stop_after",
-    [7, pytest.param(100, marks=pytest.mark.thorough), 150],
+    [7, *(pytest.param(count, marks=pytest.mark.thorough) for count in (100, 150))],
     ids=lambda count: f"after {count} trials",
 )
 def test_interrupted_search_resumes(

@@ -175,7 +175,8 @@ fn system_calls_of_servers_are_those_of_strace_and_perf() {
     if !can_be_counted() {
         return;
     }
-    for design in ["fork_per_client", "thread_per_client", "prefork", "epoll", SPINNING] {
+    // The others have no process or thread that ends before the server does.
+    for design in ["fork_per_client", "thread_per_client", SPINNING] {
         let life = serve(count(), design);
         let ours = counted(&life);
         assert!(ours["sendto"] >= 300 && ours["accept4"] >= 300 && ours["recvfrom"] >= 300, "{design}: {ours:?}");

@@ -305,7 +305,7 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
 fn a_window_without_a_reply_is_not_valid() {
     let port = serve(|mut stream| {
         while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) {
-            std::thread::sleep(std::time::Duration::from_millis(400));
+            std::thread::sleep(std::time::Duration::from_millis(200));
             let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
         }
     });
@@ -319,8 +319,8 @@ fn a_window_without_a_reply_is_not_valid() {
             (Some(1), &json!(false), &json!({})),
             "{line}"
         );
-        assert!(["4s", "5s"].iter().any(|window| none["words"].as_str().unwrap().contains(window)), "{none}");
-        let (_, line) = load("http", port, &format!("{options} --duration 1s"));
+        assert!(["2s", "3s"].iter().any(|window| none["words"].as_str().unwrap().contains(window)), "{none}");
+        let (_, line) = load("http", port, &format!("{options} --duration 700ms"));
         let checks = line["validity"]["checks"].as_array();
         assert!(checks.is_none_or(|checks| checks.iter().all(|check| check["name"] != "no_reply")), "{line}");
     }

@@ -192,7 +192,8 @@ fn a_server_that_vanishes_ends_the_load() {
     with_each_back_end(|back_end| {
         let mut server = Server::start("epoll", "bytes", &[]);
         let port = server.port;
-        let options = format!("--load open --rate 300 --clients 4 --connections kept --duration 1h {back_end}");
+        let options =
+            format!("--load open --rate 300 --clients 4 --connections kept --duration 1h --give-up 4 {back_end}");
         let loading = std::thread::spawn(move || load("bytes", port, &options));
         server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 20);
         server.signal(nix::sys::signal::Signal::SIGINT);

@@ -116,7 +116,7 @@ def test_tooltip_shows_figure_interval_and_blocks(browser: Browser, file: Path) 
     seen.page.context.close()
 
 
-@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("width", [400, pytest.param(1600, marks=pytest.mark.thorough)])
 def test_several_runs_are_one_page_in_each_width(browser: Browser, file: Path, width: int) -> None:
     seen = visit(browser, file, width)
     assert seen.console == []
@@ -152,8 +152,12 @@ SEEN_IN_LIGHT = {"exclude": [["tbody tr:nth-child(n+9)"]]}
 
 @pytest.mark.parametrize(
     ("scheme", "where", "rules"),
-    [("light", None, {}), ("dark", SEEN_IN_LIGHT, {"runOnly": ["cat.color"]})],
-    ids=["light", "dark"],
+    [
+        pytest.param("light", None, {}, id="light"),
+        pytest.param(
+            "dark", SEEN_IN_LIGHT, {"runOnly": ["cat.color"]}, id="dark", marks=pytest.mark.thorough
+        ),
+    ],
 )
 def test_axe_finds_nothing(
     browser: Browser,
