@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 ENGINE = Path(__file__).resolve().parents[1] / "engine"
 CARGO = ("cargo", "test", "--locked")
-THREADS = 4
-"""Tests of a program at a time: they wait for more than half of their time."""
 AT_ONCE = 2
 """Test programs at a time. Each has several threads, so more programs would only wait for CPUs."""
 
@@ -54,7 +52,7 @@ def programs() -> list[Program]:
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             (kind, *_), name = message["target"]["kind"], message["target"]["name"]
             words = f"--test {name}" if kind == "test" else "--lib"
-            more = () if name in TELLS_OF_ITSELF else ("--show-output", "--test-threads", str(THREADS))
+            more = () if name in TELLS_OF_ITSELF else ("--show-output",)
             found.append((name, Program(words, (message["executable"], *more))))
     names = {name for name, _ in found}
     if lost := {*LONG, *TELLS_OF_ITSELF} - names:

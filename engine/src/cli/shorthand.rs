@@ -3,8 +3,10 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
+use clap::{Arg, Command};
 
 use crate::base::mistake::mistake_with_hint;
+use crate::cli::arguments::{load_command, serve_command};
 use crate::client::load::KEPT;
 use crate::registry::catalogue::{self, defaults};
 use crate::workloads::WORKLOADS;
@@ -24,14 +26,42 @@ pub fn expand(arguments: &[OsString]) -> Result<Vec<OsString>> {
     };
     let (before, rest) = (&arguments[..=at], &arguments[at + 1..]);
     let words: Vec<String> = rest.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let added = if arguments[at] == "serve" { served(&words) } else { loaded(&words)? };
-    Ok(match added {
-        Some((taken, added)) => {
+    let short = if arguments[at] == "serve" { served(&words) } else { loaded(&words)? };
+    Ok(match short {
+        Some(Short { taken, added }) => {
             let added = added.into_iter().map(OsString::from);
-            before.iter().cloned().chain(added).chain(rest[taken..].iter().cloned()).collect()
+            let others =
+                rest.iter().enumerate().filter(|(place, _)| !taken.contains(place)).map(|(_, word)| word.clone());
+            before.iter().cloned().chain(added).chain(others).collect()
         }
         None => arguments.to_vec(),
     })
+}
+
+/// A short form: the places of its words, and their replacement.
+struct Short {
+    taken: Vec<usize>,
+    added: Vec<String>,
+}
+
+/// Returns the places of the words that are neither options nor their values.
+fn arguments_of(command: &Command, words: &[String]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut place = 0;
+    while let Some(word) = words.get(place) {
+        if is_word(word) {
+            places.push(place);
+        } else {
+            let is_whole = |argument: &Arg| {
+                argument.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long))
+                    || argument.get_short().is_some_and(|short| *word == format!("-{short}"))
+            };
+            let takes_next = command.get_arguments().find(|argument| is_whole(argument));
+            place += usize::from(takes_next.is_some_and(|argument| argument.get_action().takes_values()));
+        }
+        place += 1;
+    }
+    places
 }
 
 /// Whether the word at this place is the command: the first word, or the first behind `--` of count and profile.
@@ -49,29 +79,20 @@ fn is_option(word: &str, option: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
-/// `serve DESIGN WORKLOAD`: the number of words replaced, and their replacement.
-fn served(words: &[String]) -> Option<(usize, Vec<String>)> {
-    match words {
-        [design, workload, ..] if is_word(design) && is_word(workload) => {
-            Some((2, vec![design.clone(), "--workload".to_owned(), workload.clone()]))
-        }
-        _ => None,
-    }
+/// `serve DESIGN WORKLOAD`, with options anywhere.
+fn served(words: &[String]) -> Option<Short> {
+    let taken = arguments_of(&serve_command(), words);
+    let &[design, workload] = &taken[..] else { return None };
+    let added = vec![words[design].clone(), "--workload".to_owned(), words[workload].clone()];
+    Some(Short { taken, added })
 }
 
-/// `load URL`: as [`served`]. The kind of load follows from the options.
-fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
-    let Some((place, (scheme, rest))) = words
-        .iter()
-        .enumerate()
-        .find_map(|(place, word)| Some((place, word.split_once("://")?)).filter(|_| is_word(word)))
-    else {
+/// `load URL`, with options before or behind it, as wrk(1) and oha have it. The kind of load follows from the options.
+fn loaded(words: &[String]) -> Result<Option<Short>> {
+    let first = arguments_of(&load_command(), words).first().copied();
+    let Some((place, (scheme, rest))) = first.and_then(|place| Some((place, words[place].split_once("://")?))) else {
         return Ok(None);
     };
-    // A URL may be the value of an option.
-    if place > 0 {
-        return Ok(None);
-    }
     let url = &words[place];
     // The scheme of a URL has no case (RFC 3986, section 3.1).
     let scheme = &scheme.to_ascii_lowercase()[..];
@@ -134,7 +155,7 @@ fn loaded(words: &[String]) -> Result<Option<(usize, Vec<String>)>> {
             add("duration", DURATION);
         }
     }
-    Ok(Some((1, added)))
+    Ok(Some(Short { taken: vec![place], added }))
 }
 
 #[cfg(test)]
@@ -168,6 +189,14 @@ mod tests {
                 "x load echo --connect [::1]:7777 --load closed_connections --connections kept --loops 5",
             ),
             ("x load http://h:1 --load closed", "x load http --connect h:1 --load closed"),
+            // As in the README of wrk.
+            (
+                "x load -t2 -c 64 -d5s --json http://h:1/a",
+                "x load http --connect h:1 --path /a --load closed_connections --connections kept -t2 -c 64 -d5s --json",
+            ),
+            ("x load bytes --connect http://h:1", "x load bytes --connect http://h:1"),
+            ("x serve --port 80 epoll http", "x serve epoll --workload http --port 80"),
+            ("x serve epoll --port 80 http --control", "x serve epoll --workload http --port 80 --control"),
             ("x load HTTP://h:1#f --load closed", "x load http --connect h:1 --load closed"),
             (
                 "x count --count cycles -- load http://h:1 -d 1s",

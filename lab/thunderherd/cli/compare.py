@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
+SHORT = {"d": "duration", "t": "threads", "R": "rate", "H": "header", "m": "method"}
+"""The short options of `load`, which mean the same here."""
+
 SLOWER = 1
 """The exit status if a contender is slower than --fail-if-slower allows, or if nothing could be compared."""
 
@@ -159,6 +162,7 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
             contenders.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
+        name = SHORT.get(name, name)
         text = value if equals else next(left, "")
         if not text or (text.startswith("--") and not equals):
             raise UserError(

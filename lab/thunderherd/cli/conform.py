@@ -60,7 +60,7 @@ def conform(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check a server against numbered cases that any must pass.
+    """Check a server against the numbered cases of its workload.
 
     The exit status is 1 if a case failed, 2 for wrong usage. A command gets its port by {port} or PORT.
     """

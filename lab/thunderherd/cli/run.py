@@ -47,7 +47,7 @@ def run(
         bool,
         typer.Option(
             "--allow-commands",
-            help="Run the commands that a study in somebody else's folder names (default: refuse them).",
+            help="Run the commands of a study in another user's folder (default: refuse).",
         ),
     ] = False,
     profile: Annotated[
@@ -148,7 +148,7 @@ def _refuse_commands(study: Study) -> None:
         return
     command = " ".join(named[0].foreign.command) if named[0].foreign else ""
     raise UserError(
-        f"contender {named[0].base} runs the command {command}, and the study is in another user's folder",
+        f"{named[0].base} runs a command, {command}, from a study in another user's folder",
         code="run.commands_not_allowed",
         hint="read the study; then give --allow-commands",
         where=str(study.path),

@@ -64,14 +64,14 @@ def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems)
         if key in table.model_fields_set and (given := getattr(table, key)):
             problems.add(
                 each.where(key, *(list(given)[:1] if isinstance(given, dict) else ())),
-                f"{key}: a server that is not ours has none",
+                f"{key} applies to designs only",
                 code="study.key_of_designs",
                 hint=f"leave {key} out" + ("; put it into the command" if table.command else ""),
             )
     if each.trial == "whole_life":
         problems.add(
             each.where("trial"),
-            "a server that is not ours is not counted over its whole life",
+            'trial = "whole_life" works with designs only',
             code="study.whole_life_of_foreign",
             hint='give trial = "window"',
         )
@@ -83,7 +83,7 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
     table, kind = each.table, KINDS.get(each.lab.kind)
     if kind is not None and not kind.has_tcp:
         hint = f"labs with TCP: {', '.join(other.name for other in KINDS.values() if other.has_tcp)}"
-        message = f"lab {show(kind.name)} has no TCP, by which a server that is not ours is reached"
+        message = f"lab {show(kind.name)} has no TCP, which a command or URL needs"
         yield KEYS[table.url is not None], Problem(message, "study.needs_tcp", hint)
     if table.command is not None:
         if not table.command or not table.command[0].strip():
@@ -104,10 +104,10 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
         message = f"{url}: no workload has the scheme {parts.scheme}"
         yield "url", Problem(message, "study.unknown_scheme", f"allowed: {', '.join(schemes)}")
     elif parts.scheme != each.workload:
-        message = f"{url} is of workload {parts.scheme}, and the study's is {each.workload}"
+        message = f"{url} has scheme {parts.scheme}, but the study's workload is {each.workload}"
         yield "url", Problem(message, "study.other_scheme", f"give server.workload = {show(parts.scheme)}")
     elif parts.path.strip("/") and not _has_paths(parts.scheme, catalogue):
-        message = f"{url} has a path, and workload {parts.scheme} has none"
+        message = f"workload {parts.scheme} has no paths, but {url} has one"
         yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path} out")
 
 

@@ -154,10 +154,10 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             whose = (
                 f"that of the processes that listen at {contender.foreign.address}" if known else "unknown"
             )
-            yield f"{contender.foreign.url} was running before: it is not pinned, and its CPU time is {whose}"
+            yield f"{contender.foreign.url} was not started by this run: it is not pinned, and its CPU time is {whose}"
         without.append(contender.label if contender.sweep is None else base)
     yield (
-        f"a server that is not ours counts nothing, so only its clients' counts are checked: "
+        "only the clients' counts are checked, since these servers report none: "
         f"{', '.join(dict.fromkeys(without))}"
     )
     replies = {base: size for base in _bases(study) if (size := _bytes_per_request(base, trials)) is not None}

@@ -234,7 +234,7 @@ def _why_none(summary: Summary, own: Sequence[ContenderSummary], name: str) -> s
         return f"{capital(reasons[0])}."
     if all(name in each.metrics for each in own):
         return f"A ratio needs values above 0 in every trial: {'; '.join(_figures(summary, own, name))}."
-    return "Not every trial has it."
+    return "Some trials lack this metric."
 
 
 def _figures(summary: Summary, own: Sequence[ContenderSummary], name: str) -> list[str]:
