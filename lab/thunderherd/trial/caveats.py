@@ -154,7 +154,8 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             whose = (
                 f"that of the processes that listen at {contender.foreign.address}" if known else "unknown"
             )
-            yield f"{contender.foreign.url} was not started by this run: it is not pinned, and its CPU time is {whose}"
+            url = contender.foreign.url
+            yield f"{url} was not started by this run: it is not pinned, and its CPU time is {whose}"
         without.append(contender.label if contender.sweep is None else base)
     yield (
         "only the clients' counts are checked, since these servers report none: "
