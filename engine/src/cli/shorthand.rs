@@ -57,7 +57,8 @@ fn arguments_of(command: &Command, words: &[String]) -> Vec<usize> {
                     || argument.get_short().is_some_and(|short| *word == format!("-{short}"))
             };
             let takes_next = command.get_arguments().find(|argument| is_whole(argument));
-            place += usize::from(takes_next.is_some_and(|argument| argument.get_action().takes_values()));
+            let has_value = words.get(place + 1).is_some_and(|next| is_word(next));
+            place += usize::from(has_value && takes_next.is_some_and(|argument| argument.get_action().takes_values()));
         }
         place += 1;
     }
@@ -195,6 +196,7 @@ mod tests {
                 "x load http --connect h:1 --path /a --load closed_connections --connections kept -t2 -c 64 -d5s --json",
             ),
             ("x load bytes --connect http://h:1", "x load bytes --connect http://h:1"),
+            ("x serve epoll --listen --listen h:1", "x serve epoll --listen --listen h:1"),
             ("x serve --port 80 epoll http", "x serve epoll --workload http --port 80"),
             ("x serve epoll --port 80 http --control", "x serve epoll --workload http --port 80 --control"),
             ("x load HTTP://h:1#f --load closed", "x load http --connect h:1 --load closed"),
