@@ -17,8 +17,8 @@ from common import MILLISECOND, PATIENCE_SECONDS, milliseconds
 from compare import peers
 from compare.contest import Comparison, Contest, Seen, held, middle
 from compare.places import LABS, NAMES, Place, place
-from thunderherd.engine.client import EngineError, Server, catalogue, start_load
-from thunderherd.engine.lines import LoadResult, Snapshot, Tally
+from thunderherd.engine.client import EngineError, OwnSnapshot, Server, catalogue, start_load
+from thunderherd.engine.lines import LoadResult, Tally
 from thunderherd.engine.setting_rules import SettingValue
 
 SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
@@ -235,8 +235,8 @@ class Looks:
     """Readings of both sides. `began`: the client reported in time that its window began."""
 
     began: bool
-    before: Snapshot
-    after: Snapshot
+    before: OwnSnapshot
+    after: OwnSnapshot
     result: LoadResult
 
 

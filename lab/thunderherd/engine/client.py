@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from thunderherd.engine.catalogue import Catalogue, Setting, by_name, defaults
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
@@ -31,6 +31,7 @@ from thunderherd.engine.lines import (
     Ready,
     ServerSummary,
     Snapshot,
+    Tally,
 )
 from thunderherd.engine.process import (
     ENGINE_NAME,
@@ -52,6 +53,9 @@ __all__ = [
     "ForeignServer",
     "LoadProcess",
     "NamespaceHolder",
+    "OwnReady",
+    "OwnSnapshot",
+    "OwnSummary",
     "Sampling",
     "Server",
     "catalogue",
@@ -254,6 +258,27 @@ class _Held:
             self._process.end()
 
 
+if TYPE_CHECKING:
+
+    class OwnReady(Ready):
+        """The line of one of our servers, whose processes are known."""
+
+        server_pid: int
+
+    class OwnSnapshot(Snapshot):
+        """A snapshot of one of our servers, which count."""
+
+        tally: Tally
+
+    class OwnSummary(ServerSummary):
+        """The account of one of our servers, which count."""
+
+        tally: Tally
+
+else:
+    OwnReady, OwnSnapshot, OwnSummary = Ready, Snapshot, ServerSummary
+
+
 class _Controlled(_Held):
     """A server under control.
 
@@ -354,6 +379,8 @@ class _Controlled(_Held):
 class Server(_Controlled):
     """A design under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`."""
 
+    ready: OwnReady
+
     def __init__(
         self,
         design: str,
@@ -382,9 +409,13 @@ class Server(_Controlled):
             stop_seconds=int((settings or {}).get("drain", 0)) / 1e9,
         )
 
-    def stop(self) -> ServerSummary:
+    def snapshot(self) -> OwnSnapshot:
+        """Return the server's tally and CPU time since its start; raise `EngineError` if it has died."""
+        return cast(OwnSnapshot, super().snapshot())
+
+    def stop(self) -> OwnSummary:
         """Let the server drain and end; return the account of its whole life, with `died` if it failed."""
-        return self._stop()
+        return cast(OwnSummary, self._stop())
 
 
 class ForeignServer(_Controlled):
