@@ -53,6 +53,9 @@ def test_the_study_of_the_page_runs(tmp_path: Path) -> None:
     servers = prepared(study)
     assert servers["mine"]["version"] == "1.0"
     for name in ("mine", "nginx"):
-        trial = run_trial(study, study.contender(name), block=1, position=1, seed=1)
+        for _ in range(3):  # On a busy machine the server may be read late.
+            trial = run_trial(study, study.contender(name), block=1, position=1, seed=1)
+            if trial.valid:
+                break
         assert trial.valid, trial.invalid_reasons
         assert (trial.metrics or {})["server_cpu_per_request"]

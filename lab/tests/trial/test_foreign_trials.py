@@ -87,7 +87,11 @@ def study(directory: Path, kind: str, settings: str, server: str = "") -> Study:
 )
 def test_its_requests_and_cpu_time_are_what_it_says_itself(kind: str, settings: str, tmp_path: Path) -> None:
     made = study(tmp_path, kind, settings)
-    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    for _ in range(3):  # On a busy machine the server may be read late.
+        (tmp_path / "counts").unlink(missing_ok=True)
+        trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+        if trial.valid:
+            break
     assert trial.valid, trial.invalid_reasons
     metrics = trial.metrics or {}
     asked, _, seconds = map(float, (tmp_path / "counts").read_text().split())
