@@ -25,7 +25,7 @@ from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
-from thunderherd.study.foreign import KEYS
+from thunderherd.study.foreign import KEYS, PORT, URL
 from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import assign, show, suggest
 from thunderherd.toml.quantities import Quantity, Range, amounts
@@ -53,10 +53,6 @@ PROCESSES = IntegerSetting(
 
 TABLES = ("", "settings.", "load.settings.")
 """The tables before the name of a setting of a server or a load."""
-
-URL = re.compile(r"([a-z][a-z0-9_]*)://")
-PORT = "{port}"
-"""The place of the port in a command."""
 
 _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,9 @@ WORKLOAD, BUILD = "{workload}", "{build}"
 MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
 """The most files of a server's sources, and the most bytes of one, that decide whether it is built anew."""
 
+URL = re.compile(r"([a-z][a-z0-9_]*)://")
+PORT = "{port}"
+"""The place of the port in a command."""
 WEB_PORT = 80
 PATH, CHECK, COUNT = "path", "check", "count"
 """The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
@@ -106,7 +110,7 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
     elif parts.scheme != each.workload:
         message = f"{url} has scheme {parts.scheme}, but the study's workload is {each.workload}"
         yield "url", Problem(message, "study.other_scheme", f"give server.workload = {show(parts.scheme)}")
-    elif parts.path.strip("/") and not _has_paths(parts.scheme, catalogue):
+    elif parts.path.strip("/") and not has_paths(parts.scheme, catalogue):
         message = f"workload {parts.scheme} has no paths, but {url} has one"
         yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path} out")
 
@@ -117,7 +121,7 @@ def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Forei
     if table.url is not None and (parts := _split(table.url)) and parts.hostname:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         workload = catalogue.workload(parts.scheme)
-        usual = workload.port if workload and not _has_paths(parts.scheme, catalogue) else WEB_PORT
+        usual = workload.port if workload and not has_paths(parts.scheme, catalogue) else WEB_PORT
         return Foreign(url=table.url, address=f"{host}:{parts.port or usual}")
     if table.command:
         directory = folder / table.directory if table.directory else folder
@@ -165,12 +169,14 @@ def missing_program(each: Configuration, folder: Path) -> Problem | None:
 
 def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Return words with the placeholders filled in that are the same for all trials."""
-    found = []
-    for word in words:
-        for placeholder, value in values.items():
-            word = word.replace(placeholder, value)
-        found.append(word)
-    return found
+    return [filled(word, values) for word in words]
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with a value for each placeholder."""
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value)
+    return text
 
 
 def _build_folder(build: Sequence[str], directory: Path) -> Path:
@@ -192,7 +198,7 @@ def _program(command: Sequence[str], directory: Path) -> list[str]:
     return [str((directory / name).absolute()) if "/" in name else name, *rest]
 
 
-def _has_paths(scheme: str, catalogue: Catalogue) -> bool:
+def has_paths(scheme: str, catalogue: Catalogue) -> bool:
     """True for the workload of the web, whose URLs have paths, and whose port is 80 by default."""
     workload = catalogue.workload(scheme)
     return workload is not None and any(each.name == PATH for each in workload.client_settings)

@@ -7,7 +7,6 @@ that works.
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
@@ -21,16 +20,10 @@ from thunderherd.engine.client import ForeignServer, Server
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.engine.conformance import Conforming, cases_of
 from thunderherd.errors import UserError
+from thunderherd.study.foreign import PORT, URL, WEB_PORT, has_paths
 from thunderherd.toml.file import show, suggest, unknown
 
 __all__ = ["Conformance", "Tested", "as_json", "as_junit", "conformance", "typed_server"]
-
-URL = re.compile(r"([a-z][a-z0-9_]*)://")
-PORT = "{port}"
-"""The place of the port in a command."""
-WEB_PORT = 80
-PATH = "path"
-"""The setting of a load that only a workload with paths has."""
 
 SCHEMA = 1
 """The version of the JSON of a conformance."""
@@ -110,12 +103,6 @@ def typed_server(typed: str, workload: str | None, catalogue: Catalogue) -> Test
         hint = suggest(typed, designs, known)
         raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
     return Tested(typed, chosen, "command", path=path, command=_words(typed))
-
-
-def has_paths(workload: str, catalogue: Catalogue) -> bool:
-    """Return whether resources of a workload have paths."""
-    found = catalogue.workload(workload)
-    return found is not None and any(each.name == PATH for each in found.client_settings)
 
 
 def _words(typed: str) -> tuple[str, ...]:

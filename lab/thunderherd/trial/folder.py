@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.study.foreign import PORT, filled
 from thunderherd.study.resolved import Foreign
 
 __all__ = ["Filled", "filled_in"]
 
-DIR, PORT, HOST = "{dir}", "{port}", "{host}"
+DIR, HOST = "{dir}", "{host}"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ def filled_in(server: Foreign, listen: str) -> Iterator[Filled]:
         for word in words:
             if template := _template(word, server.directory):
                 target = folder / template.name
-                target.write_text(_fill(template.read_text(encoding="utf-8"), values), encoding="utf-8")
+                target.write_text(filled(template.read_text(encoding="utf-8"), values), encoding="utf-8")
                 target.chmod(template.stat().st_mode & 0o777)
         yield Filled(
-            [_fill(word, values) for word in server.command],
-            {name: _fill(value, values) for name, value in server.environment.items()},
+            [filled(word, values) for word in server.command],
+            {name: filled(value, values) for name, value in server.environment.items()},
             f"{host}:{port}",
         )
 
@@ -63,12 +64,6 @@ def _template(word: str, directory: Path | None) -> Path | None:
     name = word.rpartition(f"{DIR}/")[2] if f"{DIR}/" in word else ""
     path = (directory or Path()) / name
     return path if name and "/" not in name and path.is_file() else None
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value)
-    return text
 
 
 def _free_port() -> int:
