@@ -44,7 +44,8 @@ struct Short {
     added: Vec<String>,
 }
 
-/// Returns the places of the words that are neither options nor their values.
+/// Returns the places of the words that are neither options nor their values. A word behind an unknown long option is its
+/// value: options of other designs and programs mostly have one.
 fn arguments_of(command: &Command, words: &[String]) -> Vec<usize> {
     let mut places = Vec::new();
     let mut place = 0;
@@ -56,9 +57,11 @@ fn arguments_of(command: &Command, words: &[String]) -> Vec<usize> {
                 argument.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long))
                     || argument.get_short().is_some_and(|short| *word == format!("-{short}"))
             };
-            let takes_next = command.get_arguments().find(|argument| is_whole(argument));
-            let has_value = words.get(place + 1).is_some_and(|next| is_word(next));
-            place += usize::from(has_value && takes_next.is_some_and(|argument| argument.get_action().takes_values()));
+            let known = command.get_arguments().find(|argument| is_whole(argument));
+            let takes_value = known
+                .map_or(word.starts_with("--") && !word.contains('='), |argument| argument.get_action().takes_values());
+            let is_followed = words.get(place + 1).is_some_and(|next| is_word(next));
+            place += usize::from(takes_value && is_followed);
         }
         place += 1;
     }
@@ -83,9 +86,9 @@ fn is_option(word: &str, option: &str) -> bool {
 /// `serve DESIGN WORKLOAD`, with options anywhere.
 fn served(words: &[String]) -> Option<Short> {
     let taken = arguments_of(&serve_command(), words);
-    let &[design, workload] = &taken[..] else { return None };
+    let &[design, workload, ..] = &taken[..] else { return None };
     let added = vec![words[design].clone(), "--workload".to_owned(), words[workload].clone()];
-    Some(Short { taken, added })
+    Some(Short { taken: vec![design, workload], added })
 }
 
 /// `load URL`, with options before or behind it, as wrk(1) and oha have it. The kind of load follows from the options.
@@ -195,6 +198,10 @@ mod tests {
                 "x load -t2 -c 64 -d5s --json http://h:1/a",
                 "x load http --connect h:1 --path /a --load closed_connections --connections kept -t2 -c 64 -d5s --json",
             ),
+            (
+                "x load -d5s http://h:1 --loops 5",
+                "x load http --connect h:1 --load closed_connections --connections kept -d5s --loops 5",
+            ),
             ("x load bytes --connect http://h:1", "x load bytes --connect http://h:1"),
             ("x serve epoll --listen --listen h:1", "x serve epoll --listen --listen h:1"),
             ("x serve --port 80 epoll http", "x serve epoll --workload http --port 80"),
@@ -216,6 +223,8 @@ mod tests {
             ("x serve epoll", "x serve epoll"),
             ("x serve epoll --port 8080", "x serve epoll --port 8080"),
             ("x load http --connect h:1", "x load http --connect h:1"),
+            ("x serve epoll_offload --threads 3", "x serve epoll_offload --threads 3"),
+            ("x serve prefork http --ring=3 more", "x serve prefork --workload http --ring=3 more"),
             ("x list designs", "x list designs"),
         ] {
             assert_eq!(expanded(typed), long);
