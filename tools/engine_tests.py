@@ -22,6 +22,9 @@ LONG = ("conformance", "engine", "thunderherd_engine")
 """The longest programs start first, so that none runs alone at the end. Other programs follow in the order of
 their names."""
 
+THREADS = {"engine": 4}
+"""Tests at a time in programs whose tests mostly wait: for windows, timeouts and child processes."""
+
 TELLS_OF_ITSELF = ("conformance",)
 """Programs that print which tests they skip. The others need an option to show what passed tests print."""
 
@@ -53,9 +56,10 @@ def programs() -> list[Program]:
             (kind, *_), name = message["target"]["kind"], message["target"]["name"]
             words = f"--test {name}" if kind == "test" else "--lib"
             more = () if name in TELLS_OF_ITSELF else ("--show-output",)
-            found.append((name, Program(words, (message["executable"], *more))))
+            threads = ("--test-threads", str(THREADS[name])) if name in THREADS else ()
+            found.append((name, Program(words, (message["executable"], *threads, *more))))
     names = {name for name, _ in found}
-    if lost := {*LONG, *TELLS_OF_ITSELF} - names:
+    if lost := {*LONG, *THREADS, *TELLS_OF_ITSELF} - names:
         sys.exit(f"engine_tests.py names {', '.join(sorted(lost))}; there are {', '.join(sorted(names))}")
     place = {name: place for place, name in enumerate(LONG)}
     found.sort(key=lambda each: (place.get(each[0], len(LONG)), each[0]))

@@ -124,10 +124,14 @@ def test_document_is_up_to_date() -> None:
 
 LONG = {
     "cse638-pa02-isolation-namespaces",
+    "cse638-pa02-measurement-throughput",
     "css503-p4-experiment-matrix",
+    "css503-p4-experiment-repetition",
     "erss-hw4-experiment-cores",
+    "erss-hw4-experiment-delay",
+    "unp-ch30-question-pools",
 }
-"""Rows whose commands run a study for half a minute or more. Other rows run the same commands with less."""
+"""Rows whose commands run a study for 15 seconds or more. Other rows run the same commands for less time."""
 
 
 def with_marks(row: SourceRow) -> ParameterSet:
