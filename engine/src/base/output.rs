@@ -39,9 +39,13 @@ pub fn warn(text: &str) {
 }
 
 fn say_as_program(text: &str) {
+    let _ = io::stderr().write_all(format!("{}: {text}\n", program_name()).as_bytes());
+}
+
+/// The name by which the program was called: `thunderherd` becomes this program for some of its commands.
+pub fn program_name() -> String {
     let program = std::env::args_os().next().unwrap_or_else(|| OsString::from(env!("CARGO_PKG_NAME")));
-    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-    let _ = io::stderr().write_all(format!("{name}: {text}\n").as_bytes());
+    Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Prints a remark about a result on standard error.

@@ -25,7 +25,8 @@ pub struct Setting {
     /// Type, bounds and default.
     #[serde(flatten)]
     pub kind: Kind,
-    /// Hint for users who need more than the largest value. It follows the allowed values. Every number of a load has one.
+    /// Hint for users who need more than the largest value, or who give a number where a word is allowed. It follows the allowed
+    /// values. Every number of a load has one.
     pub for_more: Option<&'static str>,
 }
 
@@ -207,17 +208,22 @@ impl Setting {
                 format!("--{option} {text}: not a multiple of {}", self.unit.step()),
                 format!("allowed: {}", self.allowed()),
             ),
-            _ => (
-                "setting.unknown_unit",
-                format!("--{option} {text}: unknown unit"),
-                format!("units: {}; allowed: {}", self.unit.names(), self.allowed()),
-            ),
+            _ => {
+                let mut near = self.unit.near(text);
+                near.retain(|guess| self.parse(guess).is_ok());
+                let near = if near.is_empty() { String::new() } else { format!("{}; ", near.join(" or ")) };
+                let hint = format!("{near}units: {}; allowed: {}", self.unit.names(), self.allowed());
+                ("setting.unknown_unit", format!("--{option} {text}: unknown unit"), hint)
+            }
         };
         mistake_with_hint(code, message, hint).blaming(&[self.name])
     }
 
-    /// Returns whether the text is a number, of any length, that is larger than the maximum.
+    /// Returns whether the text is a number, of any length, that is larger than the maximum. Words have no numbers at all.
     fn is_exceeded_by(&self, text: &str) -> bool {
+        if matches!(self.kind, Kind::Choice { .. }) {
+            return self.unit.parse(text).is_ok();
+        }
         let Kind::Integer { maximum, .. } = self.kind else { return false };
         match self.unit.parse(text) {
             Ok(number) => number > maximum,
@@ -325,7 +331,7 @@ mod tests {
             ("5", "setting.no_unit", "5s or 5ms"),
             ("5000", "setting.no_unit", "5000ms"),
             ("100000", "setting.no_unit", "allowed: a time from 1ms to 1min"),
-            ("5m", "setting.unknown_unit", "units: ns, us, ms, s, min, h; allowed: a time from 1ms to 1min"),
+            ("5m", "setting.unknown_unit", "5ms; units: ns, us, ms, s, min, h; allowed: a time from 1ms to 1min"),
             ("0.5ms", "setting.not_whole", "allowed: a time from 1ms to 1min"),
             ("0", "setting.invalid_value", "allowed: a time from 1ms to 1min"),
             ("2min", "setting.invalid_value", "allowed: a time from 1ms to 1min; two pools"),

@@ -194,6 +194,25 @@ impl Unit {
         names.collect::<Vec<_>>().join(", ")
     }
 
+    /// The likeliest meanings of a quantity with an unknown unit: `5m` is `5ms` or `5min`, `4K` is `4k` or `4KiB`, `5sec` is `5s`.
+    pub fn near(self, text: &str) -> Vec<String> {
+        let end = text.find(|each: char| !each.is_ascii_digit() && each != '.').unwrap_or(text.len());
+        let typed = text[end..].trim().to_ascii_lowercase();
+        let names: Vec<&str> = self.units().iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
+        let meant = |is_meant: &dyn Fn(&str) -> bool| -> Vec<&str> {
+            names.iter().copied().filter(|name| is_meant(name)).collect()
+        };
+        let mut found = meant(&|name| is_another_case(name, &typed));
+        if found.is_empty() {
+            found = meant(&|name| name.to_ascii_lowercase().starts_with(&typed));
+        }
+        if found.is_empty() && matches!(self, Unit::Time { .. }) {
+            let begins = |name: &&&str| typed.starts_with(&name.to_ascii_lowercase());
+            found = names.iter().filter(begins).max_by_key(|name| name.len()).copied().into_iter().collect();
+        }
+        found.iter().map(|unit| format!("{}{unit}", &text[..end])).collect()
+    }
+
     /// The likeliest meanings of a bare number, largest unit first.
     pub fn guesses(self, number: &str) -> Vec<String> {
         let units: &[&str] = match self {
@@ -205,6 +224,13 @@ impl Unit {
         };
         units.iter().map(|unit| format!("{number}{unit}")).collect()
     }
+}
+
+/// Whether a unit is one that a reader may have meant: the same but for its case, or of bytes the power of 1,024 (`K` is `k` or
+/// `KiB`).
+fn is_another_case(unit: &str, typed: &str) -> bool {
+    let unit = unit.to_ascii_lowercase();
+    unit == typed || unit.strip_suffix("ib") == Some(typed)
 }
 
 impl Serialize for Unit {
@@ -235,6 +261,26 @@ mod tests {
 
     const TIME: Unit = Unit::Time { resolution: MILLISECOND };
     const FINE: Unit = Unit::Time { resolution: 1 };
+
+    #[test]
+    fn an_unknown_unit_has_near_ones() {
+        for (unit, text, near) in [
+            (TIME, "5m", &["5ms", "5min"][..]),
+            (TIME, "1.5 Sec", &["1.5s"]),
+            (TIME, "5minutes", &["5min"]),
+            (TIME, "5MS", &["5ms"]),
+            (TIME, "5x", &[]),
+            (Unit::Bytes, "4K", &["4k", "4KiB"]),
+            (Unit::Bytes, "4kb", &["4kB"]),
+            (Unit::Of("clients"), "4m", &["4M"]),
+            (Unit::BitRate, "1Gb", &["1gbit"]),
+            (Unit::None, "4%", &[]),
+            (Unit::None, "4KiB", &[]),
+        ] {
+            let found: Vec<String> = unit.near(text).iter().map(|each| each.replace(' ', "")).collect();
+            assert_eq!(found, near, "{text}");
+        }
+    }
 
     #[test]
     fn a_number_counts_its_unit() {

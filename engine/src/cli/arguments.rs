@@ -8,7 +8,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, Error, value_parser};
 
 use crate::base::about::Entry;
+use crate::base::output::program_name;
 use crate::base::setting::{Form, Kind, Setting};
+use crate::base::unit::Unit;
 use crate::client::event_loop::THREADS;
 use crate::client::load::{CLIENTS, DURATION};
 use crate::count::counter::Counter;
@@ -51,7 +53,7 @@ pub fn command() -> Command {
 pub fn serve_command() -> Command {
     let command = Command::new("serve")
         .about("Serve a workload with a design until SIGINT or SIGTERM")
-        .override_usage("thunderherd-engine serve <DESIGN> [WORKLOAD] [OPTIONS]")
+        .override_usage(format!("{} serve <DESIGN> [WORKLOAD] [OPTIONS]", program_name()))
         .arg(
             chosen("design", DESIGNS).required(true).help("Server design: how connections reach processes and threads"),
         )
@@ -121,7 +123,11 @@ fn host_command() -> Command {
 pub fn load_command() -> Command {
     let command = Command::new("load")
         .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
-        .override_usage("thunderherd-engine load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       thunderherd-engine load http://HOST:PORT/PATH [-c CLIENTS] [-d DURATION] [-t THREADS] [-R RATE] [-m METHOD] [-H HEADER] [OPTIONS]")
+        .override_usage(format!(
+            "{program} load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       \
+             {program} load http://HOST:PORT/PATH [-c CLIENTS] [-d TIME] [-t THREADS] [-R RATE] [-m METHOD] [-H HEADER] [OPTIONS]",
+            program = program_name()
+        ))
         .after_help(format!(
             "A URL, such as http://HOST:PORT/PATH or echo://HOST:PORT, stands for the workload, --connect and --path. \
              Without --load, the load is then {} if a rate is given, else {}; connections persist, and the load lasts \
@@ -449,6 +455,20 @@ pub fn settings<T, S: AsRef<[Setting]>>(entries: &[Entry<T>], of: impl Fn(&T) ->
     entries.iter().flat_map(|entry| of(entry.item).as_ref().to_vec()).collect()
 }
 
+/// Returns what the value of a setting is, in one word.
+fn value_name(setting: &Setting) -> &'static str {
+    match (setting.kind, setting.unit) {
+        (_, Unit::Bytes) => "SIZE",
+        (_, Unit::Time { .. }) => "TIME",
+        (_, Unit::BitRate) => "RATE",
+        (_, Unit::Share) => "PERCENT",
+        (Kind::Integer { .. }, _) => "N",
+        (Kind::Boolean { .. }, _) => "BOOL",
+        (Kind::Choice { .. }, _) => "WORD",
+        (Kind::Text { .. }, _) => "TEXT",
+    }
+}
+
 /// Adds an option for every setting, each name once.
 fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, Vec<Setting>); N]) -> Command {
     for (heading, group) in groups {
@@ -463,7 +483,7 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
                 Arg::new(setting.name)
                     .action(if repeats { ArgAction::Append } else { ArgAction::Set })
                     .long(setting.option())
-                    .value_name("VALUE")
+                    .value_name(value_name(&setting))
                     .allow_hyphen_values(true)
                     .help(format!("{} [{}{unit} default: {default}]", setting.help, setting.allowed() + ";"))
                     .help_heading(heading),

@@ -584,6 +584,14 @@ fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
     {
         return chosen.has_no(option);
     }
+    if error.kind() == ErrorKind::InvalidValue
+        && let Some(ContextValue::String(address)) = error.get(ContextKind::InvalidValue)
+        && matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "<workload>")
+        && address.contains([':', '/', '.'])
+    {
+        let message = format!("{address} is no workload and no URL");
+        return mistake_with_hint("load.no_scheme", message, format!("http://{address} is a URL"));
+    }
     as_mistake(error, everything)
 }
 
@@ -600,8 +608,11 @@ fn as_mistake(error: &clap::Error, everything: &str) -> anyhow::Error {
     let mut hints = Vec::new();
     for part in parts {
         // A message that ends in a colon goes on with one name a line.
-        if part.starts_with('[') || part.starts_with("tip: ") {
-            hints.push(part.trim_start_matches("tip: ").trim_matches(['[', ']']));
+        if part.starts_with('[') {
+            hints.push(part.trim_matches(['[', ']']));
+        } else if let Some(tip) = part.strip_prefix("tip: ") {
+            // A near match says more than a long list.
+            hints.insert(0, tip);
         } else {
             message = format!("{message} {part}");
         }

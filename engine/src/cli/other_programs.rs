@@ -1,7 +1,7 @@
 //! Options of other load generators, for the hints to people who know those: wrk, wrk2, oha, hey and ab.
 
 /// An option that `load` does not have, and what to type instead.
-const INSTEAD: [(&[&str], &str); 17] = [
+const INSTEAD: &[(&[&str], &str)] = &[
     (&["--latency"], "leave it out: percentiles are always printed"),
     (&["-L", "--latency-correction"], "leave it out: with -R, latency counts from when a request was due"),
     (&["-s", "--script"], "--mix, --sizes, --header and --body describe requests; there are no scripts"),
@@ -16,9 +16,21 @@ const INSTEAD: [(&[&str], &str); 17] = [
     (&["-C", "--cookie"], "--header 'Cookie: NAME=VALUE'"),
     (&["-k", "--keepalive"], "leave it out: connections persist, unless --connections per_request is given"),
     (&["--disable-keepalive"], "--connections per_request"),
-    (&["--http2", "--insecure", "--cert", "--key"], "only HTTP/1.1 without TLS can be loaded"),
-    (&["--no-tui", "-r", "--quiet"], "leave it out: only a terminal gets a live line"),
-    (&["-o", "-j"], "--json prints the result as a JSON line"),
+    (
+        &["--http2", "--http-version", "--insecure", "--cert", "--key", "--cacert"],
+        "only HTTP/1.1 without TLS can be loaded",
+    ),
+    (&["--no-tui", "-r", "--quiet", "--no-color", "--fps"], "leave it out: only a terminal gets a live line"),
+    (&["-o", "-j", "--output", "--output-format"], "--json prints the result as a JSON line"),
+    (&["--qps", "--query-per-second"], "-R RATE is the rate of all clients together"),
+    (&["--redirect", "--disable-redirects"], "leave it out: a redirection is counted by its status, and not followed"),
+    (&["--connect-to"], "--connect HOST:PORT is where it connects; --host is the field of the requests"),
+    (&["--unix-socket"], "--connect unix:/PATH"),
+    (&["--burst-delay", "--burst-rate"], "--arrivals describes when requests are due"),
+    (&["--latency-correction-off", "--stats-success-breakdown"], "leave it out: each status has its own line"),
+    (&["--ipv4", "--ipv6"], "--connect takes an address: 127.0.0.1:PORT, or [::1]:PORT"),
+    (&["--disable-compression"], "leave it out: no compression is asked for"),
+    (&["--time-unit"], "leave it out: times have their unit"),
 ];
 
 /// Returns what to type instead of an option of another program.

@@ -174,7 +174,7 @@ pub const CONNECTIONS: Setting = Setting {
     help: "One connection per request, or one persistent connection per client (as far as the protocol allows)",
     unit: Unit::None,
     kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
-    for_more: None,
+    for_more: Some("-c N is the number of clients, each with a connection"),
 };
 
 /// Value of [`CONNECTIONS`] for persistent connections.

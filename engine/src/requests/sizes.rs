@@ -170,8 +170,8 @@ fn within(bytes: f64, least: u64, most: u64) -> bool {
 }
 
 fn size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
-    let allowed = || format!("'{text}' is not a whole number from {} to {}", bounds.start(), bounds.end());
-    text.parse().ok().filter(|bytes| bounds.contains(bytes)).ok_or_else(allowed)
+    let allowed = || format!("'{text}' is not a size from {} to {}", bounds.start(), Unit::Bytes.format(*bounds.end()));
+    Unit::Bytes.parse(text).ok().filter(|bytes| bounds.contains(bytes)).ok_or_else(allowed)
 }
 
 fn range(text: &str, bounds: &RangeInclusive<u64>) -> Result<(u64, u64), String> {
@@ -347,7 +347,7 @@ mod tests {
         for (text, words) in [
             ("4000", "does not begin with the name"),
             ("normal:1,2", "'normal' is not a distribution"),
-            ("fixed:0", "'0' is not a whole number from 1 to 1073741824"),
+            ("fixed:0", "'0' is not a size from 1 to 1GiB"),
             ("fixed:1e3", "'1e3'"),
             ("uniform:9", "not a range"),
             ("uniform:9..8", "9 is more than 8"),
@@ -359,7 +359,7 @@ mod tests {
             ("lognormal:4096,NaN", "'NaN' is not a sigma"),
             ("lognormal:4096,9", "up to 3"),
             ("lognormal:65536,1", "or give another range"),
-            ("lognormal:65536,1,1..100", "'65536' is not a whole number from 1 to 100"),
+            ("lognormal:65536,1,1..100", "'65536' is not a size from 1 to 100"),
             ("lognormal:5000,3,5000..5001", "less than 5 %"),
             ("weighted:", "not a size with a weight"),
             ("weighted:64", "not a size with a weight"),

@@ -352,7 +352,9 @@ fn notes(plan: &Plan, result: &LoadResult) -> String {
 /// A note on the congestion control of an end if it slowed down what the end sent; empty if it did not.
 pub fn congestion(connection: Option<&ConnectionOptions>, tally: &Counts) -> String {
     let connection = connection.filter(|connection| connection.remark.is_some());
-    match connection.filter(|_| tally.bytes_sent / tally.requests.max(1) >= BULK) {
+    // A request without its right reply was sent, too.
+    let requests = tally.requests + tally.errors.values().sum::<u64>();
+    match connection.filter(|_| tally.bytes_sent / requests.max(1) >= BULK) {
         Some(connection) => wrapped("note: ", &connection.in_words()),
         None => String::new(),
     }

@@ -137,6 +137,8 @@ doctor epoll
 serve prefork --lab vet
 serve prefork --lab
 serve prefork --lab veth --rate fast
+serve prefork --lab veth --delay 5
+serve prefork --lab veth --delay 5m
 serve prefork --lab loopback --mtu 1500
 serve prefork --lab veth --lab mtu=9000 --mtu 1500
 serve prefork --lab unix --port 80
@@ -187,6 +189,9 @@ compare epoll prefork --budget 60
 compare epoll prefork --budget 5s
 compare iterative epoll
 compare epoll prefork --fail-if-slower much
+compare epoll prefork --fail-if-slower 5
+compare epoll prefork --cpus 0
+compare epoll prefork --port 80
 compare epoll prefork --save file
 compare epoll prefork --lab vet
 compare epoll prefork --set load.settings.nodlay=true

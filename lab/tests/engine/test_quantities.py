@@ -102,7 +102,7 @@ def test_a_time_of_a_study_has_a_unit(value: str) -> None:
         (TIME, 500, "no_unit", '"500ms"'),
         (TIME, "5", "no_unit", '"5s" or "5ms"'),
         (FINE, 50, "no_unit", '"50ms" or "50us"'),
-        (TIME, "5m", "unknown_unit", "allowed: a time from 1ms to 1min"),
+        (TIME, "5m", "unknown_unit", '"5ms"; allowed: a time from 1ms to 1min'),
         (TIME, "0.5ms", "not_whole", "allowed: a time from 1ms to 1min"),
         (TIME, 0, "invalid_setting", "allowed: a time from 1ms to 1min"),
         (TIME, True, "invalid_setting", "allowed: a time from 1ms to 1min"),

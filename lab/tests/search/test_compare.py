@@ -348,6 +348,8 @@ def test_golden_page(study: Study, golden: Callable[[str, str], None], tmp_path:
         (["epoll", "prefork", "--bytes"], "usage.missing_value"),
         (["epoll", "prefork", "--pipeline"], "compare.setting_without_value"),
         (["epoll", "prefork", "--fail-if-slower", "much"], "compare.invalid_percent"),
+        (["epoll", "prefork", "--fail-if-slower", "5"], "compare.invalid_percent"),
+        (["epoll", "http://127.0.0.1:1/"], "compare.not_running"),
         (["epoll", "prefork", "--save", "kept.toml"], "compare.save_exists"),
         (["epoll", "prefork", "--resume"], "compare.resume_without_out"),
         (["epoll", "prefork", "--buget", "5s"], UNKNOWN),

@@ -56,7 +56,7 @@ def test_quantities_are_parsed(text: str, value: int) -> None:
         ("-5", "not_a_number", ALLOWED),
         ("1e3", "not_a_number", ALLOWED),
         ("4K", "unknown_unit", ALLOWED),
-        ("4K", "unknown_unit", "4KiB or 4k?"),
+        ("4K", "unknown_unit", "4k or 4KiB?"),
         ("4kib", "unknown_unit", "4KiB?"),
         ("4mb", "unknown_unit", "4MB?"),
         ("4 parsecs", "unknown_unit", ALLOWED),

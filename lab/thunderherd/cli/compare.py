@@ -178,15 +178,17 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 def _percent(text: str | None) -> float | None:
     if text is None:
         return None
+    number = text.strip().removesuffix("%").strip()
     try:
-        found = float(text.strip().removesuffix("%"))
+        found = float(number)
     except ValueError:
         found = -1.0
-    if not 0 <= found < 1000:
+    is_valid = 0 <= found < 1000
+    if not is_valid or not text.strip().endswith("%"):
         raise UserError(
-            "not a percentage",
+            "no unit" if is_valid else "not a percentage",
             code="compare.invalid_percent",
-            hint="give a number from 0 upward, such as 5%",
+            hint=f"{number}%" if is_valid else "give a number from 0 upward, such as 5%",
             where=f"compare: --fail-if-slower {text}",
         )
     return found

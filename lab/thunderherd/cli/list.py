@@ -50,6 +50,12 @@ FACTS = {"unit": "Unit", "question": "Question", "source": "Source", "path": "Fi
 MARK = "*"
 """Follows the name of an unavailable entry in the overview."""
 
+SHORTENED = ("counters", "limits")
+"""Kinds that a first command does not need. The overview has only as many of their names as fit in `SHORT`
+characters, so that it fits a screen of 80 columns and 24 lines."""
+
+SHORT = 95
+
 PLAIN_WIDTH = 160
 """Columns if the output is no terminal and $COLUMNS is not set: wide enough for almost every summary."""
 
@@ -221,13 +227,22 @@ def _print_overview(offered: dict[str, Any]) -> None:
     for kind in SECTIONS:
         entries = offered[kind]
         names = [f"{each['name']}{'' if _is_available(each) else MARK}" for each in entries]
-        table.add_row(_title(kind), f"{len(entries):2}", ", ".join(names))
+        table.add_row(_title(kind), f"{len(entries):2}", _listed(names, kind))
     _print(console, table)
     console.print()
     if not all(_is_available(each) for kind in SECTIONS for each in offered[kind]):
         console.print(f"{MARK} unavailable on this machine")
     usual = offered["defaults"]["design"]
     console.print(f"`list designs` for a kind, `list designs {usual}` for an entry")
+
+
+def _listed(names: list[str], kind: str) -> str:
+    """Return the names of a kind in a row, with the number of those that the overview leaves out."""
+    shown = list(names)
+    while kind in SHORTENED and len(", ".join(shown)) > SHORT:
+        shown.pop()
+    left = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {left} more: `list {kind}`" if left else "")
 
 
 def _print_kind(kind: str, offered: dict[str, Any]) -> None:

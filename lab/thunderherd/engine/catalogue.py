@@ -125,7 +125,9 @@ class IntegerSetting(_Setting):
             return NotAccepted("not_whole", str(error), allowed)
         except NoQuantity as error:
             if error.digits:
-                return NotAccepted("unknown_unit", f"unknown unit {show(error.text)}", allowed)
+                meant = [each for each in self.quantity.near(error) if self.accepts(each)]
+                hint = "; ".join(filter(None, [" or ".join(map(show, meant)), allowed]))
+                return NotAccepted("unknown_unit", f"unknown unit {show(error.text)}", hint)
         return NotAccepted("invalid_setting", "is not allowed", allowed)
 
 

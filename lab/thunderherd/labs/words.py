@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from thunderherd.toml.quantities import BIT_RATE, COUNT, SHARE, TIME, NoQuantity, NotWhole, Quantity
+from thunderherd.toml.file import show
+from thunderherd.toml.quantities import BIT_RATE, COUNT, SHARE, TIME, NoQuantity, NotWhole, NoUnit, Quantity
 
 OPTION = "--lab"
 
@@ -75,10 +76,18 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
             return value
         raise InvalidQuantity(f"not a valid {key}", f"{key} takes a whole number, such as {quantity.example}")
     try:
-        found = quantity.kind.read(value if isinstance(value, str) else "", quantity.resolution)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        text = f"{value}" if is_number or isinstance(value, str) else ""
+        found = quantity.kind.read(text, quantity.resolution)
     except NotWhole as error:
         raise InvalidQuantity(str(error), f"{error.step} is the smallest step") from None
-    except NoQuantity:
+    except NoUnit as error:
+        meant = " or ".join(_typed(each, on_command_line) for each in quantity.kind.likely(error.digits))
+        raise InvalidQuantity("no unit", meant) from None
+    except NoQuantity as error:
+        if likely := quantity.kind.near(error):
+            meant = " or ".join(_typed(each, on_command_line) for each in likely)
+            raise InvalidQuantity(f"unknown unit {show(error.text)}", meant) from None
         names = [unit for unit in quantity.kind.units if unit.isascii()]
         takes = f"{key} takes a number with its unit ({', '.join(names)})"
         such = (
@@ -88,6 +97,11 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     if found == 0:
         raise InvalidQuantity(f"{key} must be more than 0", f"for none, leave {key} out")
     return found
+
+
+def _typed(text: str, on_command_line: bool) -> str:
+    """Return a text as it is typed: in a study in quotes."""
+    return text if on_command_line else show(text)
 
 
 def written(key: str, number: int) -> int | str:

@@ -8,6 +8,7 @@ DIR/compare.toml, DIR/compare/     the comparison; its summary has the answer
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean, mean, median
@@ -21,9 +22,13 @@ from thunderherd.study.defaults import WARM_UP_SHARE
 
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary, TrialRecord
+    from thunderherd.study.loading import Study
 
 PILOT, COMPARISON = "pilot", "compare"
 """The stages."""
+
+LONGEST_CONNECT = 5.0
+"""The seconds in which a running server must accept a connection."""
 
 START_SECONDS = 3.0
 """The time for the start of both runs and for the report."""
@@ -46,7 +51,8 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
     )
     stages.check_place()
     sketch = Piloted("", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
-    stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
+    study = stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
+    _check_running(request, study)
     piloted = seed = None
     if studies.has_requests:
         pilot = studies.pilot()
@@ -58,6 +64,23 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
     used = START_SECONDS + piloted.seconds if piloted else 0.0
     tables = studies.comparison(piloted, max(budget / 2, budget - used))
     return stages.run(COMPARISON, tables, seed), directory / COMPARISON
+
+
+def _check_running(request: CompareRequest, study: Study) -> None:
+    """Refuse a URL at which no server accepts a connection, before anything is written."""
+    urls = {
+        made.foreign.url: made.foreign.address
+        for made in study.contenders
+        if made.foreign and made.foreign.url and made.foreign.address
+    }
+    for url, address in urls.items():
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=LONGEST_CONNECT).close()
+        except OSError as error:
+            hint = "start the server first; `ss -ltn` shows who listens"
+            message = f"nothing accepts at {address}: {error.strerror or error}"
+            raise request.refusal(url, message, "compare.not_running", hint) from None
 
 
 def _piloted(request: CompareRequest, run: Path) -> Piloted:

@@ -68,6 +68,9 @@ OPTIONS = (
 )  # fmt: skip
 """The options of the command that are no settings, for the hint to a mistyped one."""
 
+CHOSEN = {"cpus": "CPUs of both sides", "port": "ports", "listen": "addresses", "connect": "addresses"}
+"""Options of `serve` and `load` whose values the command chooses."""
+
 SHARE_OF_CAPACITY = 0.5
 """The common rate as a share of what the slowest contender can do in a closed loop."""
 PILOT_MILLISECONDS = 200
@@ -314,6 +317,8 @@ class CompareStudies:
                 if option in OPTIONS:
                     message = f"workload {self._workload.name} has no setting {show(typed)}"
                     hint = f"its settings: {', '.join(each.name for each in self._workload.client_settings)}"
+                elif option in CHOSEN:
+                    message, hint = f"compare chooses the {CHOSEN[option]}", f"leave --{option} out"
                 else:
                     message = f"no such option or setting {show(typed)}"
                     hint = suggest(option, [*names, *OPTIONS], "see `list workloads` and `list loads`")

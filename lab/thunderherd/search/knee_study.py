@@ -33,7 +33,7 @@ from thunderherd.study.labs import lab_of
 from thunderherd.study.resolved import KEPT
 from thunderherd.text.figures import count
 from thunderherd.toml.file import KeyPath, unknown
-from thunderherd.toml.quantities import TIME, NoQuantity, in_units, parse_quantity
+from thunderherd.toml.quantities import TIME, NoQuantity, NoUnit, in_units, parse_quantity
 
 __all__ = ["ALPHA", "Goal", "KneeStudies", "goal_of", "requests_per_second"]
 
@@ -83,12 +83,16 @@ def goal_of(request: KneeRequest) -> Goal:
     name, text = given[0]
     is_negative = text.lstrip().startswith("-")
     why = "it is not above 0"
+    hint = "give a time above 0 with its unit (ns, us, ms, s), such as 500us or 2ms"
     try:
         nanoseconds = in_units(text.lstrip()[is_negative:], TIME.units)
+    except NoUnit as error:
+        nanoseconds, why = Fraction(0), str(error)
+        hint = " or ".join(TIME.likely(error.digits))
     except NoQuantity as error:
         nanoseconds, why = Fraction(0), str(error)
+        hint = " or ".join(TIME.near(error)) or hint
     if is_negative or nanoseconds <= 0:
-        hint = "give a time above 0 with its unit (ns, us, ms, s), such as 500us or 2ms"
         raise request.refusal(f"--{name} {text}", why, "knee.invalid_goal", hint)
     return Goal(name, text, float(nanoseconds / Fraction(10**9)))
 

@@ -43,8 +43,9 @@ def command_of_load(plan: LoadPlan) -> Command:
     return load_command(plan.workload, plan.kind, plan.own_way, given, files)
 
 
-OF_VALUES = "setting.invalid_value"
-"""The engine's code for a value outside its range. The checks of names report these, with their key."""
+OF_VALUES = ("setting.invalid_value", "load.warm_up_without_window")
+"""The engine's codes for a value outside its range, and for what the lack of a value entails. The checks of
+names report such values, with their key."""
 
 
 def command_of_server(made: Contender, *, with_cpus: bool = False) -> Command:
@@ -69,7 +70,7 @@ def check_ends(
             continue  # a problem already
         here = on_this_machine and are_sound and not KINDS[each.lab.kind].has_namespaces
         for keys, problem in _of_ends(each, made, catalogue, here):
-            if problem.code == OF_VALUES and not are_sound:
+            if problem.code in OF_VALUES and not are_sound:
                 continue  # it follows from a value that is a problem already
             named = found.setdefault((_to_blame(each, keys, problems), problem), [])
             if each.name not in named:

@@ -163,6 +163,28 @@ class Quantity:
         is_fine = self.name == "a time" and resolution is not None and resolution < self.units["ms"]
         return [f"{digits}{unit}" for unit in (("ms", "us") if is_fine else self.guesses)]
 
+    def near(self, error: NoQuantity) -> list[str]:
+        """Gives the likeliest meanings of a quantity with an unknown unit; of a time, `5s` for `5sec`."""
+        found = near(error, self.units)
+        if not found and self.name == "a time" and error.digits:
+            typed = error.text.lower()
+            units = sorted((unit for unit in self.printed if typed.startswith(unit)), key=len)
+            found = [f"{error.digits}{unit}" for unit in units[-1:]]
+        return found
+
+
+def near(error: NoQuantity, units: Mapping[str, int]) -> list[str]:
+    """Gives the likeliest meanings of an unknown unit: of `5m` `5ms` and `5min`, of `4K` `4k` and `4KiB`.
+
+    These are units that are the same but for their case, or those that begin with it. Empty for a text without
+    digits.
+    """
+    typed = error.text.lower()
+    names = [name for name in units if name and name.isascii()]
+    found = [name for name in names if name.lower() in (typed, f"{typed}ib")]
+    found = found or [name for name in names if name.lower().startswith(typed)]
+    return [f"{error.digits}{name}" for name in found] if error.digits else []
+
 
 def _decimal(value: int, size: int) -> str:
     """Writes a value in a unit of this size: `0.0001`."""
@@ -300,7 +322,8 @@ def parse_quantity(text: str, where: str, kind: Quantity | None = None) -> int:
         raise UserError(message, code="quantity.no_unit", hint=hint, where=where) from None
     except NoQuantity as error:
         code = "quantity.unknown_unit" if error.digits else "quantity.not_a_number"
-        hint = f"{_nearest(error, units)}allowed: {allowed}"
+        meant = " or ".join(near(error, units))
+        hint = f"did you mean {meant}? allowed: {allowed}" if meant else f"allowed: {allowed}"
         raise UserError(str(error), code=code, hint=hint, where=where) from None
     if value.denominator != 1:
         raise UserError(
@@ -310,13 +333,6 @@ def parse_quantity(text: str, where: str, kind: Quantity | None = None) -> int:
             where=where,
         )
     return int(value)
-
-
-def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:
-    """Suggests quantities with known units for an unknown unit: `did you mean 4KiB? `, or nothing."""
-    unit = error.text.lower()
-    nearest = sorted(known for known in units if error.digits and known.lower() in (unit, f"{unit}ib"))
-    return f"did you mean {' or '.join(error.digits + each for each in nearest)}? " if nearest else ""
 
 
 def amount(value: float, unit: str = "") -> str:

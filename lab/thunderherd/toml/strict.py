@@ -36,6 +36,15 @@ def table_or(word: str) -> Discriminator:
     return Discriminator(lambda element: "table" if isinstance(element, dict | StrictTable) else word)
 
 
+def _as_text(value: object) -> object:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number else value
+
+
+AS_TEXT = BeforeValidator(_as_text)
+"""Take a number as its text, so that the check of the quantity says which units it may have."""
+
+
 def quantity_text(
     kind: Quantity, low: int, high: int, *, above: bool = False, below: bool = False
 ) -> BeforeValidator:
@@ -45,8 +54,7 @@ def quantity_text(
     """
 
     def check(value: object) -> object:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = f"{value:g}"
+        value = _as_text(value)
         if not isinstance(value, str):
             raise PydanticCustomError("string_type", "must be a text in quotes")
         try:
@@ -55,7 +63,8 @@ def quantity_text(
             guesses = " or ".join(f'"{each}"' for each in kind.likely(error.digits))
             raise PydanticCustomError("no_unit", f"has no unit; write {guesses}") from None
         except NoQuantity as error:
-            why = f"must be {kind.name} with its unit, such as {kind.write(high)}"
+            meant = " or ".join(f'"{each}"' for each in kind.near(error)) or kind.write(high)
+            why = f"must be {kind.name} with its unit, such as {meant}"
             raise PydanticCustomError("unknown_unit" if error.digits else "no_quantity", why) from None
         if number < low or (above and number == low):
             words = "more than" if above else "at least"

@@ -105,6 +105,14 @@ fn a_value_out_of_range_is_refused_with_the_range() {
         "setting.invalid_value",
         &["--children", "from 1 to 4096"],
     );
+    mistake(
+        "load bytes --connect 127.0.0.1:1 --load closed_threads --connections 64",
+        "setting.invalid_value",
+        &["--connections", "-c N"],
+    );
+    mistake("load bytes --connect 127.0.0.1:1 --load open --duration 5m", "setting.unknown_unit", &["5ms or 5min"]);
+    mistake("load bytes --connect 127.0.0.1:1 --bytes 4K", "setting.unknown_unit", &["4k or 4KiB"]);
+    mistake("load localhost:8080", "load.no_scheme", &["http://localhost:8080"]);
     mistake("load bytes --connect 127.0.0.1:1 --check some", "setting.invalid_value", &["--check", "pattern or count"]);
     for value in ["65536", "-1", "http"] {
         mistake(&format!("serve prefork --port={value}"), "arguments.invalid_value", &["--port", value]);

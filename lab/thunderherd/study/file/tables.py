@@ -18,7 +18,7 @@ from thunderherd.records.summary import Axis, TrialForm
 from thunderherd.study.file.source_tables import PaperCountersTable, PaperTable, SourceCsvTable
 from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.quantities import SHARE, TIME, percent_of
-from thunderherd.toml.strict import StrictTable, quantity_text, table_or
+from thunderherd.toml.strict import AS_TEXT, StrictTable, quantity_text, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="settings and their values, such as { backlog = 1024 }")
@@ -158,15 +158,15 @@ class LabTable(StrictTable):
         default=None,
         description=f"lab {_PAIR}: the largest packet in bytes, such as {QUANTITIES['mtu'].in_toml}",
     )
-    rate: str | None = Field(
+    rate: Annotated[str, AS_TEXT] | None = Field(
         default=None,
         description=f"lab {_PAIR}: the bit rate of either end, such as {QUANTITIES['rate'].in_toml}",
     )
-    delay: str | None = Field(
+    delay: Annotated[str, AS_TEXT] | None = Field(
         default=None,
         description=f"lab {_PAIR}: the delay that either end adds, such as {QUANTITIES['delay'].in_toml}",
     )
-    loss: str | None = Field(
+    loss: Annotated[str, AS_TEXT] | None = Field(
         default=None,
         description=f"lab {_PAIR}: the share of packets that either end drops, such as "
         f"{QUANTITIES['loss'].in_toml}",
@@ -284,7 +284,7 @@ class SizeTable(StrictTable):
     repetitions: int | None = Field(
         default=None, ge=1, le=1000, description="the number of blocks of a run without verdicts"
     )
-    budget: str | None = Field(
+    budget: Annotated[str, quantity_text(TIME, 0, 24 * TIME.units["h"], above=True)] | None = Field(
         default=None,
         description='the time for all trials, such as "60s": no block begins that would exceed it, and the '
         "last look is taken then",
