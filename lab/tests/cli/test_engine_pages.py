@@ -15,7 +15,8 @@ from thunderherd.cli.options import PROGRAM
 Golden = Callable[[str, str], None]
 
 WIDTH = 80
-FIGURE = re.compile(r"(?<=\s)-(?=\s)|(?<![\w.])\d[\d.,]*( ?(ns|µs|us|ms|s|min|%|[kMG]?i?B(/s)?|[kMG]bit/s)\b)?")
+UNITS = r"( ?(ns|µs|us|ms|s|min|%|[kMG]?i?B(/s)?|[kMG]bit/s)\b)?"
+FIGURE = re.compile(rf"(?<=\s)-(?=\s)|(?<![\w.])\d[\d.,]*{UNITS}")
 
 
 @pytest.fixture(autouse=True)

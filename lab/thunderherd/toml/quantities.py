@@ -176,8 +176,8 @@ class Quantity:
 def near(error: NoQuantity, units: Mapping[str, int]) -> list[str]:
     """Gives the likeliest meanings of an unknown unit: of `5m` `5ms` and `5min`, of `4K` `4k` and `4KiB`.
 
-    These are units that are the same but for their case, or those that begin with it. Empty for a text without
-    digits.
+    These are units that are the same but for their case, or those that begin with it. Empty for a text
+    without digits.
     """
     typed = error.text.lower()
     names = [name for name in units if name and name.isascii()]

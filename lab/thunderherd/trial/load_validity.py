@@ -26,6 +26,9 @@ FOLLOWS = {"little"}
 """... and checks that fail as a consequence, because the load is not steady. All others are faults of the
 load."""
 
+CAUSES = ("cut_window", "empty_window", "no_reply", BUSY, "send_lag", *sorted(OUTPACED))
+"""Checks whose failures explain those that come later here, and all others."""
+
 OVERLOADED = "the server did not keep up with the rate: latency grows for as long as the trial lasts"
 """The warning of a valid trial whose server was overloaded."""
 
@@ -46,11 +49,15 @@ OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 def validity_faults(seen: Observation) -> Iterator[str]:
-    """Yield why a load did not measure its server, and what to change."""
+    """Yield why a load did not measure its server, and what to change: of each load one cause.
+
+    The record of the trial has all checks.
+    """
     if seen.overload_counts and was_overloaded(seen.loads):
         return
     for result in seen.loads:
-        yield from (in_words(check) for check in _failed(result) if _forbids(check, result))
+        if found := [check for check in _failed(result) if _forbids(check, result)]:
+            yield in_words(min(found, key=_place))
 
 
 def validity_warnings(seen: Observation) -> Iterator[str]:
@@ -97,6 +104,10 @@ def _key(option: re.Match[str]) -> str:
 def _failed(result: LoadResult) -> list[Check]:
     checks = result.validity.checks if result.validity else []
     return [check for check in checks if check.holds is False and check.name != COUNTED_ELSEWHERE]
+
+
+def _place(check: Check) -> int:
+    return CAUSES.index(check.name) if check.name in CAUSES else len(CAUSES)
 
 
 def _forbids(check: Check, result: LoadResult) -> bool:

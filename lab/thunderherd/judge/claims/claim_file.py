@@ -89,9 +89,11 @@ class ClaimTable(StrictTable):
     condition: str | None = Field(
         default=None, description="the circumstances under which the source says so"
     )
-    paper_figure: str = Field(min_length=1, description="the source's figures for it")
-    paper_data_supports: str = Field(
-        min_length=1, description='what the source\'s own data say, such as "yes"'
+    paper_figure: str | None = Field(
+        default=None, min_length=1, description="the source's figures for it, if there are any"
+    )
+    paper_data_supports: str | None = Field(
+        default=None, min_length=1, description='what the source\'s own data say, such as "yes"'
     )
     test_note: str | None = Field(default=None, description="what a judgement must take into account")
     test_note_honoured: str | None = Field(default=None, description="how the tests take it into account")
@@ -145,8 +147,8 @@ class Claim(BaseModel):
     id: str
     statement: str
     condition: str | None
-    paper_figure: str
-    paper_data_supports: str
+    paper_figure: str | None
+    paper_data_supports: str | None
     test_note: str | None
     test_note_honoured: str | None
     reading: str | None

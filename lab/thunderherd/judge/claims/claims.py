@@ -197,7 +197,7 @@ class _Case:
             id=claim.id,
             statement=claim.statement,
             source_note="\n".join(self._notes()) or None,
-            paper_figure=f"{claim.paper_figure}{condition}",
+            paper_figure=f"{claim.paper_figure}{condition}" if claim.paper_figure else None,
             our_figure="\n".join([*(each.text() + self._remarks(each) for each in shown), *units(shown)]),
             estimate=self._estimate(),
             verdict=verdict,
@@ -223,7 +223,7 @@ class _Case:
     def _notes(self) -> list[str]:
         claim = self.claim
         notes = [claim.note] if claim.note else []
-        if claim.paper_data_supports != "yes":
+        if claim.paper_data_supports not in (None, "yes"):
             notes.append(f"the source's own data support it: {claim.paper_data_supports}")
         if claim.test_note:
             how = claim.test_note_honoured or "not taken into account"

@@ -145,13 +145,33 @@ NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?")
 """A number in a reason, but not one in a name."""
 
 
-CHECK = re.compile(r"(load: \w+ = .*?, allowed: at most [^:]*):.*")
+CHECK = re.compile(
+    r"load: (?P<name>\w+) = (?P<value>.*?), allowed: at most (?P<limit>[^:]*)(?P<meaning>:.*)?"
+)
 """A failed check of a load; what follows its limit is in the report."""
+
+CHECKS = {
+    "cut_window": "all clients gave up before the window ended",
+    "no_reply": "no reply came in the window: make it longer",
+    "empty_window": "no request was due in the window: make it longer",
+    "generator_cpu": "the clients had no idle time ({value} of a CPU): give them more CPUs, or a lower rate",
+    "send_lag": "requests were sent {value} late (at most {limit} is allowed): give a lower rate, or the "
+    "clients more CPUs",
+    "achieved_rate": "the load fell {value} behind its rate (at most {limit} is allowed): give a lower rate",
+    "never_sent": "{value} of the requests were never sent (at most {limit} is allowed): give a lower rate",
+    "little": "the load was not steady (off by {value}, at most {limit} is allowed): give it more warm-up",
+}
+"""What a failed check of a load means, and what to change."""
 
 
 def without_meaning(reason: str) -> str:
-    """Shortens a reason why a trial is invalid to its first failed check, without the check's meaning."""
-    return CHECK.sub(r"\1", reason)
+    """Says in short what the failed check of a load means that made a trial invalid."""
+
+    def short(found: re.Match[str]) -> str:
+        words = CHECKS.get(found["name"])
+        return words.format(**found.groupdict()) if words else found[0].removesuffix(found["meaning"] or "")
+
+    return CHECK.sub(short, reason)
 
 
 def invalid_trials(summary: Summary) -> list[str]:

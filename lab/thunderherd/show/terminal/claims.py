@@ -29,7 +29,7 @@ def print_claims(summary: Summary, console: Console) -> None:
         title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
         console.print(title)
         facts = [
-            ("paper", claim.paper_figure or ABSENT),
+            *([("paper", claim.paper_figure)] if claim.paper_figure else []),
             *(("here", figure) for figure in claim.our_figure.splitlines() or [ABSENT]),
             ("why", claim.why),
             *(("note", note) for note in (claim.source_note or "").splitlines()),
