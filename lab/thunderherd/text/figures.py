@@ -23,6 +23,8 @@ SMALL_SECONDS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """The largest time of each unit in seconds, the factor from seconds, and the unit."""
 
 RATE = "1/s"
+LARGE_SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+"""The units of large sizes, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,15 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
         return Unit(100, "%")
     if plain == "s":
         return unit_of_seconds(max((abs(value) for value in values), default=1.0))
+    if plain == "bytes":
+        return unit_of_bytes(max((abs(value) for value in values), default=1.0))
     return Unit(1, plain)
+
+
+def unit_of_bytes(largest: float) -> Unit:
+    """Chooses bytes, or the largest unit of which there are at least ten."""
+    found = ((size, unit) for unit, size in LARGE_SIZES if largest >= 10 * size)
+    return next((Unit(1 / size, unit) for size, unit in found), Unit(1, "bytes"))
 
 
 def unit_of_seconds(largest: float) -> Unit:

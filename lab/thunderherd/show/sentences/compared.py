@@ -256,7 +256,9 @@ def to_know(summary: Summary) -> list[str]:
     """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
     study, given_up = summary.study, [*summary.trials.given_up]
     lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
-    lines += [without_meaning(line) for line in invalid_trials(summary)]
+    labels = labels_of(summary)
+    bases = {each.name: labels[each.base] for each in summary.contenders}
+    lines += [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]
     # The reason why a contender was given up is one of those.
     notes = [
         each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)

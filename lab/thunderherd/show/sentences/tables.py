@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from thunderherd.metrics.table import CPU_PER_CONNECTION
+from thunderherd.metrics.table import CPU_PER_CONNECTION, UNITS_OF_TIME
 from thunderherd.records.summary import ClaimVerdict, Summary
 from thunderherd.show.sentences.counting_cost import about_metrics, cost_in_short, cost_lines
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, main_substitute
@@ -141,8 +141,8 @@ def of_all_trials(note: str) -> str:
 OF_ALL = re.compile(r"^(\d+) of \1 trials:")
 
 
-NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?")
-"""A number in a reason, but not one in a name."""
+NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?(?: (?:ns|µs|ms|s)\b)?")
+"""A number in a reason, with its unit if it is a time, but not one in a name."""
 
 
 CHECK = re.compile(
@@ -174,10 +174,10 @@ def without_meaning(reason: str) -> str:
     return CHECK.sub(short, reason)
 
 
-def invalid_trials(summary: Summary) -> list[str]:
+def invalid_trials(summary: Summary, name_of: Callable[[str], str] = str) -> list[str]:
     """Counts the invalid trials by reason, the most frequent first.
 
-    Reasons that differ in their numbers alone are one, with ranges.
+    Reasons that differ in their numbers alone are one, with ranges. `name_of` names a contender.
     """
     groups: dict[str, list[tuple[str, str, int]]] = {}
     for text, times in summary.trials.invalid_reasons.items():
@@ -186,7 +186,7 @@ def invalid_trials(summary: Summary) -> list[str]:
     lines = []
     for found in sorted(groups.values(), key=lambda each: -sum(times for _, _, times in each)):
         times = sum(each for _, _, each in found)
-        names = list(dict.fromkeys(name for name, _, _ in found))
+        names = list(dict.fromkeys(name_of(name) for name, _, _ in found))
         of = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
         lines.append(f"{count(times, 'trial')} invalid ({of}): {with_ranges([each for _, each, _ in found])}")
     return lines
@@ -197,12 +197,19 @@ def without_numbers(reason: str) -> str:
     return NUMBER.sub("#", reason)
 
 
+def _size(text: str) -> float:
+    """Reads a number, or a time as seconds."""
+    number, _, unit = text.partition(" ")
+    return float(number.replace(",", "")) / UNITS_OF_TIME.get(unit, 1.0)
+
+
 def with_ranges(reasons: Sequence[str]) -> str:
     """Joins reasons that differ in their numbers: `send_lag = 1.85 to 12.4 ms`."""
     columns = zip(*(NUMBER.findall(each) for each in reasons), strict=True)
     spans = []
     for column in columns:
-        low, high = (choose(column, key=lambda each: float(each.replace(",", ""))) for choose in (min, max))
-        spans.append(low if low == high else f"{low} to {high}")
+        low, high = (choose(column, key=_size) for choose in (min, max))
+        _, _, unit = high.partition(" ")
+        spans.append(low if low == high else f"{low.removesuffix(f' {unit}')} to {high}")
     left = iter(spans)
     return NUMBER.sub(lambda _: next(left), reasons[0])
