@@ -48,6 +48,7 @@ def numbers(row: str) -> list[str]:
     return re.findall(r"[0-9][0-9,.]*", row)
 
 
+@pytest.mark.thorough
 def test_designs_benchmark_prints_figures_or_a_reason_per_design() -> None:
     printed = bench("designs", "epoll", "iterative", "--rounds", "1", "--duration", "50ms")
     total, of_designs = numbers(printed.splitlines()[0])

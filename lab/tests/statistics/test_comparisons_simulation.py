@@ -251,7 +251,7 @@ def test_a_comparison_in_several_metrics_that_a_time_budget_ends() -> None:
     """
     print("\nEqual contenders in six correlated metrics, one or more called different in any")
     generator = np.random.default_rng(9)
-    runs, metrics = 1000, 6
+    runs, metrics = 400, 6
     for contenders in (2, 3):
         pairs = list(combinations(range(contenders), 2))
         family = [(f"{metric} of {a}", f"{metric} of {b}") for metric in range(metrics) for a, b in pairs]
