@@ -8,7 +8,6 @@ is the URL at which it is running, or its command, which has spaces or `{port}`.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
-from thunderherd.study.foreign import KEYS, PORT, URL
+from thunderherd.study.foreign import KEYS, URL, command_words, is_command
 from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import assign, show, suggest
 from thunderherd.toml.quantities import Quantity, Range, amounts
@@ -199,20 +198,12 @@ def _foreign(typed: str, basis: Basis) -> dict[str, Any] | None:
     """Return the table of a URL or a command; None for other contenders."""
     if URL.match(typed):
         return {"name": _plain_name(typed), "label": typed, "url": typed}
-    if PORT not in typed and " " not in typed.strip():
+    if not is_command(typed):
         return None
-    try:
-        words = shlex.split(typed)
-    except ValueError as error:
-        raise UserError(
-            f"{show(typed)} is not a command: {error}",
-            code="contender.invalid_command",
-            hint="quote its words as a shell does",
-            where=basis.command,
-        ) from None
+    words = command_words(typed, "contender", basis.command)
     named = [Path(word).stem for word in words[:2] if not word.startswith("-") and "{" not in word]
     name = _plain_name("_".join(named) or "server")
-    return {"name": name, "label": typed, "command": words, "directory": str(Path.cwd())}
+    return {"name": name, "label": typed, "command": [*words], "directory": str(Path.cwd())}
 
 
 def _plain_name(text: str) -> str:

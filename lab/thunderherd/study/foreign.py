@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.errors import Problem
+from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.file.contenders import Configuration
@@ -43,6 +44,21 @@ PATH, CHECK, COUNT = "path", "check", "count"
 def is_foreign(table: ContenderTable) -> bool:
     """True if a contender's server is not ours."""
     return table.command is not None or table.url is not None
+
+
+def is_command(typed: str) -> bool:
+    """True if a word of the command line is the command of a server: it has {port}, or spaces."""
+    return PORT in typed or " " in typed.strip()
+
+
+def command_words(typed: str, area: str, where: str) -> tuple[str, ...]:
+    """Split a command into words, as a shell does; raise `UserError` with a code of `area` if it cannot."""
+    try:
+        return tuple(shlex.split(typed))
+    except ValueError as error:
+        hint = "quote its words as a shell does"
+        message = f"{show(typed)} is not a command: {error}"
+        raise UserError(message, code=f"{area}.invalid_command", hint=hint, where=where) from None
 
 
 def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
