@@ -81,6 +81,7 @@ PACKAGES = (
     "judge.why",
     "judge.summary",
     "judge.claims",
+    "conform",
     "trial",
     "doctor",
     "study",

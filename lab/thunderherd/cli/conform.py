@@ -66,11 +66,13 @@ def conform(
     """
     numbers = [number for text in cases or () for number in _numbers(text)]
 
+    from thunderherd.conform.cases import conformance
+    from thunderherd.conform.formats import as_json as for_programs
+    from thunderherd.conform.formats import as_junit
+    from thunderherd.conform.server import typed_server
     from thunderherd.engine.client import catalogue
     from thunderherd.show.terminal.conformance import print_conformance
     from thunderherd.text.layout import make_console
-    from thunderherd.trial.conformance import as_json as for_programs
-    from thunderherd.trial.conformance import as_junit, conformance, typed_server
 
     chosen = typed_server(server, workload, catalogue())
     found = conformance(chosen, numbers=numbers, seed=seed, patience=patience)

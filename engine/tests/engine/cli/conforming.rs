@@ -1,5 +1,5 @@
 //! The command `conform`: its lines, its exit status, its mistakes. The cases themselves are tested by the conformance suite,
-//! and by servers that break one rule each (lab/tests/trial/test_conformance.py).
+//! and by servers that break one rule each (lab/tests/conform/test_conformance.py).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from thunderherd.conform.cases import Conformance
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import count
 from thunderherd.text.layout import print_facts, prose
-from thunderherd.trial.conformance import Conformance
 
 __all__ = ["answer", "print_conformance"]
 

@@ -16,13 +16,15 @@ from made.paths import DATA, ROOT
 from made.refusals import codes_printed
 
 from thunderherd.cli import main
+from thunderherd.conform.cases import Conformance, conformance
+from thunderherd.conform.formats import as_json, as_junit
+from thunderherd.conform.server import typed_server
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import ForeignServer, catalogue
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.engine.conformance import cases_of
 from thunderherd.show.terminal.conformance import print_conformance
 from thunderherd.text.layout import make_console
-from thunderherd.trial.conformance import Conformance, as_json, as_junit, conformance, typed_server
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
@@ -203,7 +205,7 @@ def test_the_page(
     monkeypatch.setenv("COLUMNS", "80")
     print_conformance(some_verdicts, make_console(sys.stdout))
     lines = capsys.readouterr().out.splitlines()
-    golden("trial/conformance.txt", "".join(f"{line.rstrip()}\n" for line in lines))
+    golden("conform/conformance.txt", "".join(f"{line.rstrip()}\n" for line in lines))
 
 
 def test_programs_get_every_verdict(some_verdicts: Conformance) -> None:

@@ -1,0 +1,89 @@
+"""Runs the cases that any server of a workload must pass against a server.
+
+A server that this run started is started again after a case that failed, so that each case meets a server
+that works.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from thunderherd.conform.server import Tested
+from thunderherd.engine.conform_lines import Conformed
+from thunderherd.engine.conformance import Conforming, cases_of
+from thunderherd.errors import UserError
+
+__all__ = ["Conformance", "conformance"]
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """The verdicts of all cases of a server, by number."""
+
+    tested: Tested
+    seed: int
+    cases: tuple[Conformed, ...]
+
+    def of(self, *verdicts: str) -> list[Conformed]:
+        """Return the cases with one of these verdicts."""
+        return [each for each in self.cases if each.verdict in verdicts]
+
+    @property
+    def failed(self) -> list[Conformed]:
+        """The cases of which the server broke a rule that it must keep."""
+        return self.of("failed")
+
+    def replay(self, case: Conformed) -> str:
+        """Return the command that runs a case again with the same inputs."""
+        workload = "" if self.tested.kind == "url" else f" --workload {self.tested.workload}"
+        typed = shlex.quote(self.tested.typed)
+        return f"thunderherd conform {typed}{workload} --case {case.number} --seed {self.seed}"
+
+
+@dataclass
+class _Run:
+    """The cases that are left, and those that were run."""
+
+    left: list[int]
+    cases: list[Conformed] = field(default_factory=list)
+
+
+def conformance(
+    server: Tested, *, numbers: Sequence[int] = (), seed: int = 1, patience: float = 5.0
+) -> Conformance:
+    """Run the cases of these numbers (default: all) against a server. Main thread only.
+
+    Raise `UserError` for a number that the workload has not, and `EngineError` if the server does not start.
+    """
+    known = [each.number for each in cases_of(server.workload)]
+    for number in numbers:
+        if number not in known:
+            hint = f"known: {', '.join(map(str, known))}"
+            message = f"workload {server.workload} has no case {number}"
+            raise UserError(message, code="conform.unknown_case", hint=hint, where="conform")
+    conforming = Conforming(server.workload, server.path, seed, patience)
+    run = _Run([*(dict.fromkeys(numbers) or known)])
+    while run.left:
+        _run_until_failure(run, server, conforming)
+    return Conformance(server, seed, tuple(sorted(run.cases, key=lambda each: each.number)))
+
+
+def _run_until_failure(run: _Run, tested: Tested, conforming: Conforming) -> None:
+    """Start the server, and run the cases that are left until one fails."""
+    with tested.started() as server:
+
+        def stop() -> str | None:
+            summary = server.stop()
+            return summary.died if summary else None
+
+        lines = conforming.run(
+            server.ready.address,
+            [*run.left],
+            stop=stop if tested.is_started else None,
+            until_failure=tested.is_started,
+        )
+        for line in lines:
+            run.cases.append(line)
+            run.left.remove(line.number)

@@ -1,0 +1,106 @@
+"""A server to be tested, as it was typed: a command, the URL of a running server, or a design."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import ForeignServer, Server
+from thunderherd.errors import UserError
+from thunderherd.study.foreign import PORT, URL, WEB_PORT, command_words, has_paths, is_command
+from thunderherd.toml.file import show, suggest, unknown
+
+__all__ = ["Tested", "typed_server"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A server to be tested, as it was typed."""
+
+    typed: str
+    workload: str
+    kind: Literal["command", "url", "design"]
+    address: str = ""
+    """Where a running server listens."""
+    path: str | None = None
+    """The path of a resource that it has; None for a workload without paths."""
+    command: tuple[str, ...] = ()
+
+    @property
+    def is_started(self) -> bool:
+        """True if this run starts the server."""
+        return self.kind != "url"
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[ForeignServer | Server]:
+        """Start it, or watch the running one, for the duration of the block. Main thread only."""
+        server: ForeignServer | Server
+        if self.kind == "design":
+            server = Server(self.typed, workload=self.workload)
+        elif self.kind == "command":
+            server = ForeignServer(self.command, name=self.command[0])
+        else:
+            server = ForeignServer(name=self.typed, address=self.address)
+        with server:
+            yield server
+
+
+def typed_server(typed: str, workload: str | None, catalogue: Catalogue) -> Tested:
+    """Return the server that was typed; raise `UserError` if it is none, or if the workload is unknown."""
+    workloads = [each.name for each in catalogue.workloads]
+    if workload is not None and workload not in workloads:
+        raise UserError(unknown("workload", workload, workloads, "conform").at("conform"))
+    if found := URL.match(typed):
+        return _running(typed, found[1], workload, catalogue)
+    chosen = workload or catalogue.defaults.workload
+    path = "/" if has_paths(chosen, catalogue) else None
+    if typed in [each.name for each in catalogue.designs]:
+        return Tested(typed, chosen, "design", path=path)
+    if not is_command(typed):
+        designs = [each.name for each in catalogue.designs]
+        known = f"a command such as './server {PORT}', a URL, or a design: {', '.join(designs)}"
+        message = f"{show(typed)} is no command with {PORT}, no URL and no design"
+        hint = suggest(typed, designs, known)
+        raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
+    return Tested(typed, chosen, "command", path=path, command=_words(typed))
+
+
+def _words(typed: str) -> tuple[str, ...]:
+    words = command_words(typed, "conform", "conform")
+    if not words or shutil.which(words[0]) is None:
+        message = f"no program {show(words[0] if words else '')}"
+        hint = "install it, build it, or give its path"
+        raise UserError(message, code="conform.no_program", hint=hint, where="conform")
+    return words
+
+
+def _running(typed: str, scheme: str, workload: str | None, catalogue: Catalogue) -> Tested:
+    found = catalogue.workload(scheme)
+    if found is None:
+        schemes = ", ".join(f"{each.name}://" for each in catalogue.workloads)
+        message = f"{typed}: no workload has the scheme {scheme}"
+        hint = f"allowed: {schemes}"
+        raise UserError(message, code="conform.unknown_scheme", hint=hint, where="conform")
+    if workload not in (None, scheme):
+        message = f"{typed} is of workload {scheme}, not {workload}"
+        raise UserError(
+            message, code="conform.other_scheme", hint=f"leave --workload {workload} out", where="conform"
+        )
+    try:
+        parts = urlsplit(typed)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        hint = f"such as {scheme}://127.0.0.1:8080/"
+        raise UserError(f"{show(typed)} is not a URL", code="conform.invalid_url", hint=hint, where="conform")
+    with_paths = has_paths(scheme, catalogue)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    usual = WEB_PORT if with_paths else found.port
+    place = f"[{host}]" if ":" in host else host
+    return Tested(typed, scheme, "url", f"{place}:{port or usual}", path if with_paths else None)
