@@ -71,6 +71,7 @@ ENGINE_FOLDERS = [
 
 PACKAGES = (
     "cli",
+    "grade",
     "search",
     "run",
     "show.report",

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from thunderherd.cli.compare import compare
-from thunderherd.cli.conform import conform
+from thunderherd.cli.conform import conform, grade
 from thunderherd.cli.doctor import doctor
 from thunderherd.cli.engine import EngineCommand, count, load, merge, serve
 from thunderherd.cli.explain import explain
@@ -66,8 +66,8 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, run, crossover, knee, conform, merge, list_, doctor, limits, claims, table, summary, watch,
-    explain, report, plot,
+    compare, run, crossover, knee, conform, grade, merge, list_, doctor, limits, claims, table, summary,
+    watch, explain, report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 

@@ -39,6 +39,29 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
 
     Raise `UserError` for every mistake of the request before anything runs.
     """
+    studies, stages, budget = _checked(request)
+    directory = stages.directory
+    piloted = seed = None
+    if studies.has_requests:
+        pilot = studies.pilot()
+        stages.study(PILOT, pilot)
+        seed = stages.run(PILOT, pilot).study.seed
+        piloted = _piloted(request, directory / PILOT)
+    # By the trials on disk, so that a resumed search has the same study. On a busy machine the pilot must not
+    # use up the whole budget.
+    used = START_SECONDS + piloted.seconds if piloted else 0.0
+    tables = studies.comparison(piloted, max(budget / 2, budget - used))
+    return stages.run(COMPARISON, tables, seed), directory / COMPARISON
+
+
+def check(request: CompareRequest) -> list[str]:
+    """Return the names of the contenders; raise `UserError` for every mistake of the request."""
+    studies, _, _ = _checked(request)
+    return [each["name"] for each in studies.contenders]
+
+
+def _checked(request: CompareRequest) -> tuple[CompareStudies, Stages, float]:
+    """Return the studies of a comparison, its stages, and its time in seconds, if there is no mistake."""
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory
 
@@ -53,17 +76,7 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
     sketch = Piloted("", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
     study = stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
     _check_running(request, study)
-    piloted = seed = None
-    if studies.has_requests:
-        pilot = studies.pilot()
-        stages.study(PILOT, pilot)
-        seed = stages.run(PILOT, pilot).study.seed
-        piloted = _piloted(request, directory / PILOT)
-    # By the trials on disk, so that a resumed search has the same study. On a busy machine the pilot must not
-    # use up the whole budget.
-    used = START_SECONDS + piloted.seconds if piloted else 0.0
-    tables = studies.comparison(piloted, max(budget / 2, budget - used))
-    return stages.run(COMPARISON, tables, seed), directory / COMPARISON
+    return studies, stages, budget
 
 
 def _check_running(request: CompareRequest, study: Study) -> None:

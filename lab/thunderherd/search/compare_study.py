@@ -56,7 +56,7 @@ BACK_END = "back_end"
 """The setting of the clients' back end, and the pilot's sweep over it."""
 RATE = "rate"
 """The setting of an open load's rate."""
-CPU_PER_REQUEST = "server_cpu_per_request"
+CPU_PER_REQUEST, CPU_PER_BYTE = "server_cpu_per_request", "server_cpu_per_byte"
 BYTES, MESSAGE_SIZE = "bytes", "message_size"
 """The size of a reply or message, and the setting of it in a stream."""
 MEMORY = "memory"
@@ -158,7 +158,9 @@ class CompareStudies:
         counters = {"counters": [MEMORY]} if f"server.{MEMORY}" in further else {}
         study = {
             **self._shared(),
-            "name": "-".join(["compare", *(name.replace("_", "-") for name in names)])[:80].rstrip("-"),
+            "name": "-".join([self.request.command, *(name.replace("_", "-") for name in names)])[:80].rstrip(
+                "-"
+            ),
             "title": f"{' and '.join(labels)}: workload {self._workload.name}",
             "measure": {"metric": metric, "further_metrics": further, "limits": "0", **counters},
             "load": self._load(
@@ -173,7 +175,7 @@ class CompareStudies:
             },
             "contenders": self.contenders,
         }
-        if piloted:
+        if piloted and not self.request.cost_alone:
             study["sweeps"] = [self._at_common_rate(piloted, names, schedule.milliseconds)]
         return study
 
@@ -207,14 +209,16 @@ class CompareStudies:
 
     @cached_property
     def _first_look(self) -> int:
-        at_rate = LATENCIES + (RATE in self._given["load"]) if self.has_requests else 0
+        has_rate = self.has_requests and not self.request.cost_alone
+        at_rate = LATENCIES + (RATE in self._given["load"]) if has_rate else 0
         metrics = len(self._metrics()) + at_rate
         return first_look_blocks(math.comb(len(self.contenders), 2) * metrics, ALPHA, SPLIT[0])
 
     @property
     def _first_trials(self) -> int:
         """The number of trials until the first look."""
-        return len(self.contenders) * (2 if self.has_requests else 1) * self._first_look
+        has_rate = self.has_requests and not self.request.cost_alone
+        return len(self.contenders) * (2 if has_rate else 1) * self._first_look
 
     def _needed_seconds(self, overhead: float) -> float:
         """Return the time for the first look with the shortest windows."""
@@ -242,7 +246,7 @@ class CompareStudies:
         name = self.request.workload or next(iter(schemes), self.catalogue.defaults.workload)
         if name not in known:
             problem = unknown("workload", name, list(known), "compare")
-            raise UserError(problem.at(f"compare: --workload {name}"))
+            raise UserError(problem.at(f"{self.request.command}: --workload {name}"))
         return known[name]
 
     @property
@@ -308,7 +312,7 @@ class CompareStudies:
             "server": {name: each for settings in designs for name, each in settings.items()},
         }  # fmt: skip
         for typed, text in self.request.settings:
-            where = f"compare: --{typed.replace('_', '-')} {text}"
+            where = f"{self.request.command}: --{typed.replace('_', '-')} {text}"
             name = self._renamed(typed, {*known["load"], *known["server"]})
             sides = [side for side, settings in known.items() if name in settings]
             if not sides:
@@ -423,8 +427,10 @@ class CompareStudies:
 
     def _metrics(self) -> list[str]:
         """The metrics of the closed loop, the ranking one first."""
+        if self.request.cost_alone:
+            return [CPU_PER_REQUEST if self.has_requests else CPU_PER_BYTE]
         if not self.has_requests:
-            return ["server_cpu_per_byte", "machine_cpu_per_byte", PAYLOAD_RATE]
+            return [CPU_PER_BYTE, "machine_cpu_per_byte", PAYLOAD_RATE]
         found = [CPU_PER_REQUEST, "machine_cpu_per_request", "requests_per_second"]
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
         is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT

@@ -1,4 +1,4 @@
-"""The requests of `crossover` and `knee`: what the user typed. None and empty mean that it was left out."""
+"""The requests of searches and comparisons: what the user typed. None and empty mean that it was left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thunderherd.toml.quantities import TIME, parse_quantity
 
 MILLISECOND = TIME.units["ms"]
 
-__all__ = ["CompareRequest", "CrossoverRequest", "KneeRequest", "Request"]
+__all__ = ["CompareRequest", "CrossoverRequest", "GradeRequest", "KneeRequest", "Request"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,3 +107,12 @@ class CompareRequest(Request):
     receive: str | None = None
     budget: str | None = None
     """The time for the whole command. None: a minute, or more if many contenders need it."""
+    cost_alone: bool = False
+    """True to compare the cost of the servers in a closed loop, and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeRequest(CompareRequest):
+    """The comparison of a submission with a reference."""
+
+    command = "grade"

@@ -1,0 +1,271 @@
+"""Grades a server: first the cases of conformance, then its cost against a reference in the same blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from thunderherd.conform.cases import Conformance, conformance
+from thunderherd.conform.server import Tested
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import EngineError
+from thunderherd.engine.conform_lines import Conformed
+from thunderherd.engine.conformance import cases_of
+from thunderherd.errors import UserError
+from thunderherd.grade.rubric import RubricFile
+from thunderherd.records.summary import PairSummary, Summary
+from thunderherd.search.compare import check, compare
+from thunderherd.search.request import GradeRequest
+from thunderherd.show.sentences.compared import metric_answers
+
+__all__ = ["COST", "Assignment", "Cost", "Grade", "Item", "Prediction", "grade", "graded"]
+
+Prediction = Literal["cheaper", "same", "dearer"]
+"""The student's server compared with the reference."""
+PREDICTIONS: tuple[Prediction, ...] = get_args(Prediction)
+
+OUTCOMES: dict[str, Prediction] = {"faster": "cheaper", "equivalent": "same", "slower": "dearer"}
+"""Verdict on the server's cost → what a student can have predicted."""
+
+COST = "cost"
+"""The number of the item that is no case."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """The points of a case, or of the cost."""
+
+    number: str
+    name: str
+    points: float
+    most: float
+    remark: str = ""
+    """What is worth knowing in a few words."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Of lost points: the rule, what was expected, what came, and the command that replays the case."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if no point is lost."""
+        return self.points >= self.most
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The server's CPU per request over the reference's, with its interval, and the verdict."""
+
+    ratio: float
+    low: float
+    high: float | None
+    outcome: Prediction | None
+    """None if the blocks do not decide."""
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The points of one submission."""
+
+    server: str
+    reference: str
+    workload: str
+    visibility: str
+    items: tuple[Item, ...]
+    cost: Cost | None
+    prediction: Prediction | None = None
+    results: Path | None = None
+    """The directory of the comparison."""
+
+    @property
+    def points(self) -> float:
+        """The points of all items."""
+        return round(sum(each.points for each in self.items), 6)
+
+    @property
+    def most(self) -> float:
+        """The most points that there are."""
+        return round(sum(each.most for each in self.items), 6)
+
+    def measured(self) -> str:
+        """Return what a prediction is compared with."""
+        if self.cost is None:
+            return "not measured"
+        return self.cost.outcome or "undecided"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What is graded, against what, and how."""
+
+    tested: Tested
+    reference: str
+    rubric: RubricFile
+    catalogue: Catalogue
+    lab: tuple[str, ...] = ()
+    seed: int | None = None
+    """The seed of the order of trials and of the cases' inputs. None: drawn, and 1."""
+    patience: float = 5.0
+    out: Path | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> GradeRequest:
+        """The comparison that measures the cost."""
+        own = self.rubric.rubric.cost
+        words = {True: "true", False: "false"}
+        settings = (
+            (name.replace("-", "_"), words[value] if isinstance(value, bool) else str(value))
+            for name, value in own.load.items()
+        )
+        return GradeRequest(
+            contenders=(self.tested.typed, self.reference), settings=tuple(settings),
+            workload=self.tested.workload, lab=self.lab, budget=own.budget, seed=self.seed, out=self.out,
+            words=self.words, cost_alone=True,
+        )  # fmt: skip
+
+    def check(self) -> list[int]:
+        """Return the numbers of the cases that count; raise `UserError` for every mistake before any runs."""
+        cases = self.rubric.cases(cases_of(self.tested.workload))
+        if self.rubric.rubric.most_for_cost:
+            try:
+                check(self.request)
+            except UserError as error:
+                raise self.rubric.blamed(error) from None
+        return cases
+
+
+def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade:
+    """Grade a submission once. Main thread only. Raise `UserError` for mistakes, and if there is no verdict.
+
+    A server that does not start, or that fails under load, loses its points, and the items say why.
+    """
+    numbers, tested, rubric = assignment.check(), assignment.tested, assignment.rubric.rubric
+    needed = [each for each in rubric.cost.needs if rubric.most_for_cost]
+    found = _cases(assignment, sorted({*numbers, *needed}))
+    names = {each.number: each.name for each in cases_of(tested.workload)}
+    if isinstance(found, str):
+        items = [
+            Item(str(each), names[each], 0.0, rubric.points_of(each), facts=(("came", found),))
+            for each in numbers
+        ]
+        failed = needed
+    else:
+        items = [_item(each, found, rubric.points_of(each.number), rubric.conformance.share_if_warned)
+                 for each in found.cases if each.number in numbers]  # fmt: skip
+        failed = [each.number for each in found.failed if each.number in needed]
+    given = Grade(
+        tested.typed, assignment.reference, tested.workload, rubric.visibility, tuple(items), None, prediction
+    )
+    if not rubric.most_for_cost:
+        return given
+    if failed:
+        which = f"case{'s' if failed[1:] else ''} {', '.join(map(str, failed))} must pass first"
+        return _with_cost(given, rubric.most_for_cost, None, 0.0, f"not measured: {which}")
+    cost, results, why = _cost(assignment)
+    points = rubric.points_for(cost.low) if cost else 0.0
+    return _with_cost(replace(given, results=results), rubric.most_for_cost, cost, points, why)
+
+
+def _cases(assignment: Assignment, numbers: Sequence[int]) -> Conformance | str:
+    """Run the cases; return why there are none if the server does not start."""
+    seed = 1 if assignment.seed is None else assignment.seed
+    try:
+        if not numbers:
+            return Conformance(assignment.tested, seed, ())
+        return conformance(assignment.tested, numbers=numbers, seed=seed, patience=assignment.patience)
+    except EngineError as error:
+        if not assignment.tested.is_started:
+            raise
+        return " ".join(str(error).split())
+
+
+def _item(case: Conformed, found: Conformance, most: float, share_if_warned: float) -> Item:
+    """Return the points of a case. One that cannot be judged here costs the student nothing."""
+    points = {"failed": 0.0, "warned": most * share_if_warned}.get(case.verdict, most)
+    facts = (
+        (("rule", case.rule), ("expected", case.expected or ""), ("came", case.came or ""),
+         ("replay", found.replay(case)))
+        if case.verdict in ("failed", "warned") else ()
+    )  # fmt: skip
+    verdict = case.verdict.replace("_", " ")
+    remark = f"{verdict}: {case.came}" if case.verdict in ("allowed", "not_judged") and case.came else verdict
+    return Item(str(case.number), case.name, points, most, remark, facts)
+
+
+# The cost ---------------------------------------------------------------------------------------------------
+
+
+def _with_cost(given: Grade, most: float, cost: Cost | None, points: float, why: str) -> Grade:
+    remark = why
+    if cost is not None:
+        ends = f" ({cost.low:.3g} to {cost.high:.3g})" if cost.high is not None else ""
+        remark = f"{cost.ratio:.3g} times {given.reference}{ends}"
+    name = "CPU per request against the reference"
+    lost = (("came", cost.sentence if cost else why),) if points < most else ()
+    item = Item(COST, name, points, most, remark, lost)
+    return replace(given, items=(*given.items, item), cost=cost)
+
+
+def _cost(assignment: Assignment) -> tuple[Cost | None, Path | None, str]:
+    """Measure the cost; return why there is none if the server failed under load."""
+    request = assignment.request
+    name = check(request)[0]
+    try:
+        summary, results = compare(request)
+    except UserError as error:
+        problem, where = error.problems[0], f"{request.command}: {name}"
+        if (problem.code, problem.where) != ("compare.pilot_failed", where):
+            raise assignment.rubric.blamed(error) from None
+        return None, None, problem.message
+    return _judged(summary, results)
+
+
+def _judged(summary: Summary, results: Path) -> tuple[Cost | None, Path, str]:
+    """Return the cost; raise `UserError` if it is not the server's fault that there is none."""
+    first, reference = summary.contenders[:2]
+    (answer,) = metric_answers(summary)
+    (pair,) = summary.family
+    if pair.ratio is None:
+        if first.base in summary.trials.given_up:
+            return None, results, answer.sentence
+        hint = "grade again on a quiet machine, or with another reference"
+        raise UserError(
+            f"no cost of {reference.label} to compare with: {answer.sentence}",
+            code="grade.not_compared", hint=hint, where=f"grade: {results}",
+        )  # fmt: skip
+    ratio, low, high = _from_view_of(first.name, pair)
+    if low is None:
+        blocks = summary.study.blocks
+        hint = "raise cost.budget of the rubric, or use a quiet machine"
+        raise UserError(
+            f"{blocks} blocks are too few for a verdict", code="grade.too_few_blocks", hint=hint,
+            where=f"grade: {results}",
+        )  # fmt: skip
+    swapped = {"faster": "slower", "slower": "faster"}
+    verdict = pair.verdict if pair.a == first.name else swapped.get(pair.verdict, pair.verdict)
+    return Cost(ratio, low, high, OUTCOMES.get(verdict), answer.sentence), results, ""
+
+
+def _from_view_of(name: str, pair: PairSummary) -> tuple[float, float | None, float | None]:
+    """Return the cost of a contender over that of the other: the estimate, and the ends of its interval."""
+    assert pair.ratio is not None
+    if pair.a == name:
+        return pair.ratio, pair.simultaneous_low, pair.simultaneous_high
+    low, high = (None if end is None else 1 / end for end in (pair.simultaneous_high, pair.simultaneous_low))
+    return 1 / pair.ratio, low, high
+
+
+# Repetitions ------------------------------------------------------------------------------------------------
+
+
+def graded(grades: Sequence[Grade]) -> list[tuple[Item, float, int]]:
+    """Return each item of repeated grades, with its most frequent points, and how often it had others."""
+    found = []
+    for each in grades[0].items:
+        points = [next(i.points for i in one.items if i.number == each.number) for one in grades]
+        usual, times = Counter(points).most_common(1)[0]
+        found.append((each, usual, len(points) - times))
+    return found
