@@ -207,10 +207,26 @@ def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, t
 
 
 @pytest.mark.parametrize(
+    ("contenders", "names"),
+    [
+        (("./prefork {port}", "prefork"), ["prefork_2", "prefork"]),
+        (("prefork", "./prefork {port}"), ["prefork", "prefork_2"]),
+        (("./a {port}", "x/a {port}", "y/a {port}"), ["a", "a_2", "a_3"]),
+        (("./prefork {port}", "prefork", "x/prefork {port}"), ["prefork_2", "prefork", "prefork_3"]),
+    ],
+)
+def test_servers_of_the_same_name_are_numbered(
+    contenders: tuple[str, ...], names: list[str], offered: Catalogue
+) -> None:
+    assert [each["name"] for each in studies(offered, *contenders).contenders] == names
+
+
+@pytest.mark.parametrize(
     ("contenders", "more", "code", "facts"),
     [
         (("epol", "prefork"), {}, "contender.unknown", ["'epoll'?"]),
         (("epoll", "epoll"), {}, "compare.contender_repeated", ["epoll"]),
+        (("./a {port}", "./a {port}"), {}, "compare.contender_repeated", ["a"]),
         (PAIR, {"workload": "htp"}, "compare.unknown_workload", ["--workload htp", "'http'?"]),
         (PAIR, {"settings": (("byte", "4"),)}, UNKNOWN, ["--byte 4", "'bytes'?"]),
         (PAIR, {"settings": (("budgt", "4"),)}, UNKNOWN, ["--budgt 4", "'budget'?"]),

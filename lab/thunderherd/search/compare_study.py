@@ -384,11 +384,20 @@ class CompareStudies:
         return found
 
     def _each_named(self, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Number the names of different commands and URLs that would have the same name."""
-        for place, table in enumerate(tables):
-            earlier = [each for each in tables[:place] if each["name"] == table["name"]]
-            if "label" in table and all(each.get("label") != table["label"] for each in earlier) and earlier:
-                table["name"] = f"{table['name']}_{len(earlier) + 1}"
+        """Number the names of commands and URLs that another contender has, too.
+
+        The same command keeps its name, so that it is refused.
+        """
+        taken = {each["name"] for each in tables if "label" not in each}
+        named: dict[str, str] = {}
+        for table in tables:
+            label, name = table.get("label"), table["name"]
+            if label is None:
+                continue
+            names = (name, *(f"{name}_{number}" for number in range(2, len(tables) + 2)))
+            named.setdefault(label, next(each for each in names if each not in taken))
+            table["name"] = named[label]
+            taken.add(table["name"])
         return tables
 
     @cached_property
