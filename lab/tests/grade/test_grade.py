@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from made.paths import DATA
 from made.refusals import codes_printed, refused
+from made.summaries.trials import made_trial
 
 from thunderherd.cli import main
 from thunderherd.conform.server import typed_server
@@ -20,10 +21,12 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.conformance import cases_of
 from thunderherd.grade.formats import as_github, as_gradescope
-from thunderherd.grade.grading import COST, Assignment, Cost, Grade, Item, grade, graded
+from thunderherd.grade.grading import COST, Assignment, Cost, Grade, Item, grade, graded, is_own_fault
 from thunderherd.grade.page import print_grade, print_repeated
 from thunderherd.grade.rubric import load_rubric
+from thunderherd.study.loading import Study
 from thunderherd.text.layout import make_console
+from thunderherd.trial.observation import TOO_BUSY
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
@@ -69,7 +72,7 @@ def test_the_cost_is_not_measured_if_a_needed_case_fails(tmp_path: Path) -> None
     rubric = FEW + "[cost]\nneeds = [1, 6]\n[[cost.steps]]\nat_most = 2\npoints = 10\n"
     found = grade(assignment(tmp_path, server("ignores_half_close"), "epoll", rubric))
     assert (found.points, found.most, found.cost) == (7, 20, None)
-    assert found.items[-1].number == COST and "case 6" in found.items[-1].remark
+    assert found.items[-1].number == COST and "case 6" in dict(found.items[-1].facts)["came"]
 
 
 def test_a_server_that_does_not_start_has_no_points(tmp_path: Path) -> None:
@@ -90,6 +93,26 @@ def test_the_bundled_rubric_has_100_points_for_the_usual_workload(some_catalogue
     rubric = load_rubric(None)
     numbers = rubric.cases(cases_of(some_catalogue.defaults.workload))
     assert sum(map(rubric.rubric.points_of, numbers)) + rubric.rubric.most_for_cost == 100
+
+
+def test_a_busy_machine_is_not_the_fault_of_the_server(small_study: Study) -> None:
+    """A grade of a busy machine once lost all points of the cost, as most trials were read too late."""
+
+    name, other = (each.name for each in small_study.contenders[:2])
+
+    def trials(*reasons: str) -> list[Any]:
+        return [
+            made_trial(small_study, name, number).model_copy(
+                update={"valid": not each, "invalid_reasons": [each] if each else []}
+            )
+            for number, each in enumerate(reasons, start=1)
+        ]
+
+    busy, wrong = f"the server was read 34 ms late: {TOO_BUSY}", "load: errors: 3 wrong_bytes"
+    assert not is_own_fault(name, trials("", busy, busy))
+    assert not is_own_fault(name, trials(busy, busy, wrong))
+    assert not is_own_fault(other, trials(wrong, wrong))
+    assert is_own_fault(name, trials("", wrong, wrong, busy))
 
 
 # Mistakes ---------------------------------------------------------------------------------------------------
@@ -230,7 +253,7 @@ def test_the_page(
     print()
     better = dataclasses.replace(some_grade.items[2], points=36.0)
     other = dataclasses.replace(some_grade, items=(*some_grade.items[:2], better))
-    print_repeated([some_grade, other, some_grade], make_console(sys.stdout))
+    print_repeated([some_grade, other, some_grade], 2, make_console(sys.stdout))
     lines = capsys.readouterr().out.splitlines()
     golden("grade/page.txt", "".join(f"{line.rstrip()}\n" for line in lines))
 

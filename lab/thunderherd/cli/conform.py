@@ -200,7 +200,7 @@ def grade(
 
     from thunderherd.conform.server import typed_server
     from thunderherd.engine.client import catalogue
-    from thunderherd.grade.grading import Assignment
+    from thunderherd.grade.grading import Assignment, NoVerdict
     from thunderherd.grade.grading import grade as grade_once
 
     offered = catalogue()
@@ -220,12 +220,20 @@ def grade(
     ]
     assignments[0].check()
     prediction = _asked(reference) if predict == ASK else predict
-    grades = [grade_once(each, cast("Prediction | None", prediction)) for each in assignments]
+    grades, without = [], 0
+    for each in assignments:
+        try:
+            grades.append(grade_once(each, cast("Prediction | None", prediction)))
+        except NoVerdict as error:
+            if repeat == 1 or (each is assignments[-1] and not grades):
+                raise
+            print(f"no grade: {error}", file=sys.stderr)
+            without += 1
     if output is None:
-        _print(grades, form, sys.stdout)
+        _print(grades, without, form, sys.stdout)
         return 0
     page = io.StringIO()
-    _print(grades, form, page)
+    _print(grades, without, form, page)
     write_output("grade", output, page.getvalue().encode())
     return 0
 
@@ -252,7 +260,7 @@ def _asked(reference: str) -> str:
     return word
 
 
-def _print(grades: Sequence[Grade], form: str, stream: TextIO) -> None:
+def _print(grades: Sequence[Grade], without: int, form: str, stream: TextIO) -> None:
     from thunderherd.grade.formats import as_github, as_gradescope
     from thunderherd.grade.page import print_grade, print_repeated
     from thunderherd.text.layout import make_console
@@ -260,7 +268,7 @@ def _print(grades: Sequence[Grade], form: str, stream: TextIO) -> None:
     if form != TEXT:
         made = as_gradescope(grades[0]) if form == GRADESCOPE else as_github(grades[0])
         print(json.dumps(made, indent=2), file=stream)
-    elif grades[1:]:
-        print_repeated(grades, make_console(stream))
+    elif len(grades) + without > 1:
+        print_repeated(grades, without, make_console(stream))
     else:
         print_grade(grades[0], make_console(stream))

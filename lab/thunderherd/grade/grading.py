@@ -16,12 +16,26 @@ from thunderherd.engine.conform_lines import Conformed
 from thunderherd.engine.conformance import cases_of
 from thunderherd.errors import UserError
 from thunderherd.grade.rubric import RubricFile
+from thunderherd.records.directory import load
 from thunderherd.records.summary import PairSummary, Summary
+from thunderherd.records.trial import TrialRecord
 from thunderherd.search.compare import check, compare
 from thunderherd.search.request import GradeRequest
 from thunderherd.show.sentences.compared import metric_answers
+from thunderherd.trial.observation import TOO_BUSY
 
-__all__ = ["COST", "Assignment", "Cost", "Grade", "Item", "Prediction", "grade", "graded"]
+__all__ = [
+    "COST",
+    "Assignment",
+    "Cost",
+    "Grade",
+    "Item",
+    "NoVerdict",
+    "Prediction",
+    "grade",
+    "graded",
+    "is_own_fault",
+]
 
 Prediction = Literal["cheaper", "same", "dearer"]
 """The student's server compared with the reference."""
@@ -32,6 +46,16 @@ OUTCOMES: dict[str, Prediction] = {"faster": "cheaper", "equivalent": "same", "s
 
 COST = "cost"
 """The number of the item that is no case."""
+
+
+ATTEMPTS = 3
+"""The most comparisons for one grade, if a busy machine spoils them."""
+
+QUIETER = "raise cost.budget of the rubric, or use a quiet machine"
+
+
+class NoVerdict(UserError):
+    """The cost could not be judged, and not by the server's fault: there is no grade."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +162,7 @@ class Assignment:
 
 
 def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade:
-    """Grade a submission once. Main thread only. Raise `UserError` for mistakes, and if there is no verdict.
+    """Grade a submission once. Main thread only. Raise `UserError` for mistakes, and `NoVerdict`.
 
     A server that does not start, or that fails under load, loses its points, and the items say why.
     """
@@ -163,7 +187,7 @@ def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade
         return given
     if failed:
         which = f"case{'s' if failed[1:] else ''} {', '.join(map(str, failed))} must pass first"
-        return _with_cost(given, rubric.most_for_cost, None, 0.0, f"not measured: {which}")
+        return _with_cost(given, rubric.most_for_cost, None, 0.0, which)
     cost, results, why = _cost(assignment)
     points = rubric.points_for(cost.low) if cost else 0.0
     return _with_cost(replace(given, results=results), rubric.most_for_cost, cost, points, why)
@@ -199,7 +223,7 @@ def _item(case: Conformed, found: Conformance, most: float, share_if_warned: flo
 
 
 def _with_cost(given: Grade, most: float, cost: Cost | None, points: float, why: str) -> Grade:
-    remark = why
+    remark = "not measured" if why else ""
     if cost is not None:
         ends = f" ({cost.low:.3g} to {cost.high:.3g})" if cost.high is not None else ""
         remark = f"{cost.ratio:.3g} times {given.reference}{ends}"
@@ -210,43 +234,67 @@ def _with_cost(given: Grade, most: float, cost: Cost | None, points: float, why:
 
 
 def _cost(assignment: Assignment) -> tuple[Cost | None, Path | None, str]:
-    """Measure the cost; return why there is none if the server failed under load."""
+    """Measure the cost; return why there is none if the server failed under load.
+
+    A comparison that a busy machine spoilt is repeated. Raise `NoVerdict` if the last one is spoilt, too.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _compared(assignment, attempt)
+        except NoVerdict:
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("there is at least one attempt")
+
+
+def _compared(assignment: Assignment, attempt: int) -> tuple[Cost | None, Path | None, str]:
     request = assignment.request
+    if request.out is not None and attempt > 1:
+        request = replace(request, out=request.out.with_name(f"{request.out.name}-{attempt}"))
     name = check(request)[0]
     try:
         summary, results = compare(request)
     except UserError as error:
         problem, where = error.problems[0], f"{request.command}: {name}"
-        if (problem.code, problem.where) != ("compare.pilot_failed", where):
+        if problem.code != "compare.pilot_failed":
             raise assignment.rubric.blamed(error) from None
+        if TOO_BUSY in problem.message:
+            raise NoVerdict(problem.message, code="grade.too_busy", hint=QUIETER, where=where) from None
+        if problem.where != where:
+            raise
         return None, None, problem.message
     return _judged(summary, results)
 
 
 def _judged(summary: Summary, results: Path) -> tuple[Cost | None, Path, str]:
-    """Return the cost; raise `UserError` if it is not the server's fault that there is none."""
+    """Return the cost, or why the server has none; raise `NoVerdict` if that is not the server's fault."""
     first, reference = summary.contenders[:2]
     (answer,) = metric_answers(summary)
     (pair,) = summary.family
+    where = f"grade: {results}"
     if pair.ratio is None:
-        if first.base in summary.trials.given_up:
+        if first.base in summary.trials.given_up and is_own_fault(first.name, load(results).trials):
             return None, results, answer.sentence
-        hint = "grade again on a quiet machine, or with another reference"
-        raise UserError(
-            f"no cost of {reference.label} to compare with: {answer.sentence}",
-            code="grade.not_compared", hint=hint, where=f"grade: {results}",
-        )  # fmt: skip
+        raise NoVerdict(
+            f"no cost to compare with {reference.label}: {answer.sentence}",
+            code="grade.not_compared",
+            hint=QUIETER,
+            where=where,
+        )
     ratio, low, high = _from_view_of(first.name, pair)
     if low is None:
-        blocks = summary.study.blocks
-        hint = "raise cost.budget of the rubric, or use a quiet machine"
-        raise UserError(
-            f"{blocks} blocks are too few for a verdict", code="grade.too_few_blocks", hint=hint,
-            where=f"grade: {results}",
-        )  # fmt: skip
+        message = f"{summary.study.blocks} blocks are too few for a verdict"
+        raise NoVerdict(message, code="grade.too_few_blocks", hint=QUIETER, where=where)
     swapped = {"faster": "slower", "slower": "faster"}
     verdict = pair.verdict if pair.a == first.name else swapped.get(pair.verdict, pair.verdict)
     return Cost(ratio, low, high, OUTCOMES.get(verdict), answer.sentence), results, ""
+
+
+def is_own_fault(name: str, trials: Sequence[TrialRecord]) -> bool:
+    """True if most invalid trials of a contender are invalid for another reason than a busy machine."""
+    invalid = [each for each in trials if each.contender == name and not each.valid]
+    busy = [each for each in invalid if any(TOO_BUSY in reason for reason in each.invalid_reasons)]
+    return 2 * len(busy) < len(invalid)
 
 
 def _from_view_of(name: str, pair: PairSummary) -> tuple[float, float | None, float | None]:

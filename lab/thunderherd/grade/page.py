@@ -44,8 +44,11 @@ def print_grade(grade: Grade, console: Console) -> None:
         print_facts(console, [("Results", str(grade.results))], fold=False)
 
 
-def print_repeated(grades: Sequence[Grade], console: Console) -> None:
-    """Prints how often the points of the same submission were not the most frequent ones."""
+def print_repeated(grades: Sequence[Grade], without: int, console: Console) -> None:
+    """Prints how often the points of the same submission were not the most frequent ones.
+
+    `without` is how often there was no grade, as the machine was too busy.
+    """
     found = graded(grades)
     usual = sum(points for _, points, _ in found)
     changed = sum(
@@ -58,6 +61,8 @@ def print_repeated(grades: Sequence[Grade], console: Console) -> None:
         f"a point changed in {changed} of {len(grades)}.",
         style="bold",
     )
+    if without:
+        prose(console, f"Beside these, the machine was too busy for {count(without, 'grade')}.", style="")
     totals = [each.points for each in grades]
     prose(console, f"The grades were from {min(totals):g} to {max(totals):g}.", style="")
     ratios = sorted(each.cost.ratio for each in grades if each.cost)
