@@ -201,14 +201,14 @@ def _studies() -> list[Entry]:
 
 
 def _commands(study: Mapping[str, Any]) -> list[str]:
-    """Return the commands that the contenders of a study run, each once."""
+    """Return the commands that the contenders and loads of a study run, each once."""
     tables = [
         *study.get("contenders", []),
         *(each for sweep in study.get("sweeps", []) for each in sweep["contenders"]),
     ]
-    named = [
-        each[key] for each in tables if isinstance(each, dict) for key in ("build", "command") if key in each
-    ]
+    own = [each for each in tables if isinstance(each, dict)]
+    loads = [each["load"] for each in (study, *own) if "load" in each]
+    named = [each[key] for each in (*own, *loads) for key in ("build", "command") if key in each]
     return [*dict.fromkeys(" ".join(words) for words in named)]
 
 

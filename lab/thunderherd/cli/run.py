@@ -140,15 +140,20 @@ def _refuse_commands(study: Study) -> None:
     """Raise `UserError` if a study of another user would run commands."""
     from thunderherd.study.file.names import bundled_studies
 
-    named = [each for each in study.contenders if each.foreign is not None and each.foreign.command]
+    named = [
+        (each.base, foreign.command)
+        for each in study.contenders
+        for foreign in (each.foreign, each.load.client)
+        if foreign is not None and foreign.command
+    ]
     if not named or study.path in bundled_studies().values():
         return
     path = study.path.absolute()
     if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
         return
-    command = " ".join(named[0].foreign.command) if named[0].foreign else ""
+    base, command = named[0][0], " ".join(named[0][1])
     raise UserError(
-        f"{named[0].base} runs a command, {command}, from a study in another user's folder",
+        f"{base} runs a command, {command}, from a study in another user's folder",
         code="run.commands_not_allowed",
         hint="read the study; then give --allow-commands",
         where=str(study.path),

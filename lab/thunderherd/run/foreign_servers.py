@@ -1,4 +1,4 @@
-"""Servers that are not ours, before the first trial: built, found, and asked for their version."""
+"""Servers and load generators that are not ours, before the first trial: built, found, and their versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,29 +24,37 @@ LONGEST = 400
 
 
 def prepared(study: Study) -> dict[str, Any]:
-    """Build each server that is started by a command, and return what a run records about it, by contender.
+    """Build each server and load generator that a command starts; return what a run records, by contender.
 
-    These are its command, the SHA-256 of its program, and its version. Raise `UserError` if a server cannot
-    be built or found.
+    These are its command, the SHA-256 of its program, and its version. A load generator has the contender's
+    name and " load". Raise `UserError` if one cannot be built or found.
     """
     found: dict[str, Any] = {}
     built: set[tuple[Path | None, tuple[str, ...]]] = set()
-    for contender in study.contenders:
-        server = contender.foreign
-        if server is None or contender.base in found:
+    for name, server in _programs(study):
+        if name in found:
             continue
         if server.url is not None:
-            found[contender.base] = {"url": server.url}
+            found[name] = {"url": server.url}
             continue
         if server.build and (server.directory, server.build) not in built:
             built.add((server.directory, server.build))
-            _build(contender.base, server)
-        found[contender.base] = {
+            _build(name, server)
+        found[name] = {
             "command": " ".join(server.command),
-            "sha256": _hash(contender.base, server.command[0]),
-            "version": _version(contender.base, server),
+            "sha256": _hash(name, server.command[0]),
+            "version": _version(name, server),
         }
     return found
+
+
+def _programs(study: Study) -> Iterator[tuple[str, Foreign]]:
+    """Yield each server and load generator that is not ours, with its name."""
+    for contender in study.contenders:
+        if contender.foreign is not None:
+            yield contender.base, contender.foreign
+        if contender.load.client is not None:
+            yield f"{contender.base} load", contender.load.client
 
 
 DONE = ".built"

@@ -1,4 +1,4 @@
-"""Servers that are not ours as a study has them: a command, or the URL of a server that is running."""
+"""Servers and load generators that are not ours, as a study has them: a command, or the URL of a server."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client_outputs import PARSERS
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.file.tables import ContenderTable
+from thunderherd.study.file.tables import ContenderTable, LoadTable
 from thunderherd.study.resolved import Foreign
-from thunderherd.toml.file import Problems, show
+from thunderherd.toml.file import KeyPath, Problems, show
 
 KEYS = ("command", "url")
 """The keys that name a server that is not ours."""
 OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version", "install")
+OF_CLIENTS = tuple(key for key in OF_COMMANDS if key != "ready_line")
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
 
@@ -36,6 +38,8 @@ MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
 PORT = "{port}"
 """The place of the port in a command."""
+CLIENTS, DURATION = "{clients}", "{duration}"
+"""Placeholders in the command of a load generator: the number of its clients, and its seconds."""
 WEB_PORT = 80
 PATH, CHECK, COUNT = "path", "check", "count"
 """The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
@@ -99,6 +103,38 @@ def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems)
         problems.add(each.where(key), problem)
 
 
+def check_client(each: Configuration, problems: Problems) -> None:
+    """Check the keys of a load generator that is not ours."""
+    table, kind = each.load, KINDS.get(each.lab.kind)
+    if table.command is None:
+        for key in ("parser", *OF_CLIENTS):
+            if getattr(table, key):
+                message = f"the load has {key} without a command"
+                problems.add(
+                    each.where("load", key), message, code="study.no_command", hint=f"leave {key} out"
+                )
+        return
+    where = each.where("load", "command")
+    if not table.command or not table.command[0].strip():
+        problems.add(where, "the command is empty", code="study.empty_command", hint='such as ["wrk"]')
+    if table.parser not in PARSERS:
+        given = "no parser" if table.parser is None else f"no parser {show(table.parser)}"
+        place = where if table.parser is None else each.where("load", "parser")
+        hint = f"give load.parser: {', '.join(PARSERS)}"
+        problems.add(place, f"{given} for a load's command", code="study.unknown_parser", hint=hint)
+    if each.trial == "whole_life":
+        problems.add(
+            each.where("trial"),
+            'trial = "whole_life" works with our clients only',
+            code="study.whole_life_of_foreign",
+            hint='give trial = "window"',
+        )
+    if kind is not None and not kind.has_tcp:
+        message = f"lab {show(kind.name)} has no TCP, which a load's command needs"
+        hint = f"labs with TCP: {', '.join(other.name for other in KINDS.values() if other.has_tcp)}"
+        problems.add(where, message, code="study.needs_tcp", hint=hint)
+
+
 def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[str, Problem]]:
     table, kind = each.table, KINDS.get(each.lab.kind)
     if kind is not None and not kind.has_tcp:
@@ -140,22 +176,30 @@ def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Forei
         usual = workload.port if workload and not has_paths(parts.scheme, catalogue) else WEB_PORT
         return Foreign(url=table.url, address=f"{host}:{parts.port or usual}")
     if table.command:
-        directory = folder / table.directory if table.directory else folder
-        values = {WORKLOAD: each.workload}
-        if table.build:
-            values[BUILD] = str(_build_folder(table.build, directory))
-        words = [_filled(key or (), values) for key in (table.command, table.build, table.version)]
-        command, build, version = (tuple(_program(each, directory)) for each in words)
-        return Foreign(
-            command=command,
-            directory=directory.absolute(),
-            environment=table.environment,
-            ready_line=table.ready_line,
-            build=build,
-            built=Path(values[BUILD]) if table.build else None,
-            version=version,
-        )
+        return _of_command(table, each.workload, folder).model_copy(update={"ready_line": table.ready_line})
     return None
+
+
+def client_of(each: Configuration, folder: Path) -> Foreign | None:
+    """Return a contender's load generator that is not ours; None if our clients are its load."""
+    return _of_command(each.load, each.workload, folder) if each.load.command else None
+
+
+def _of_command(table: ContenderTable | LoadTable, workload: str, folder: Path) -> Foreign:
+    directory = folder / table.directory if table.directory else folder
+    values = {WORKLOAD: workload}
+    if table.build:
+        values[BUILD] = str(_build_folder(table.build, directory))
+    words = [_filled(key or (), values) for key in (table.command, table.build, table.version)]
+    command, build, version = (tuple(_program(each, directory)) for each in words)
+    return Foreign(
+        command=command,
+        directory=directory.absolute(),
+        environment=table.environment,
+        build=build,
+        built=Path(values[BUILD]) if table.build else None,
+        version=version,
+    )
 
 
 def load_settings(each: Configuration) -> dict[str, Any]:
@@ -168,18 +212,24 @@ def load_settings(each: Configuration) -> dict[str, Any]:
     return {CHECK: COUNT, **({PATH: path} if table.url else {})}
 
 
-def missing_program(each: Configuration, folder: Path) -> Problem | None:
-    """Return why a command cannot be started on this machine; None if it can."""
-    if not each.table.command:
+def missing_programs(each: Configuration, folder: Path) -> Iterator[tuple[KeyPath, Problem]]:
+    """Yield why a command of the server or the load cannot be started on this machine, with its key."""
+    name = each.table.name
+    for table, place in ((each.table, each.where("command")), (each.load, each.where("load", "command"))):
+        if problem := _missing_program(table, name, folder):
+            yield place, problem
+
+
+def _missing_program(table: ContenderTable | LoadTable, name: str, folder: Path) -> Problem | None:
+    command = table.build or table.command
+    if not table.command or not command or not command[0].strip():
         return None
-    directory = folder / each.table.directory if each.table.directory else folder
+    directory = folder / table.directory if table.directory else folder
     if not directory.is_dir():
         return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
-    program = _program(each.table.build or each.table.command, directory)[0]
-    if shutil.which(program) is None:
-        wanted = (each.table.build or each.table.command)[0]
-        message = f"no program {show(wanted)}, which {show(each.table.name)} needs"
-        return Problem(message, "study.no_program", each.table.install or "install it, or give its path")
+    if shutil.which(_program(command, directory)[0]) is None:
+        message = f"no program {show(command[0])}, which {show(name)} needs"
+        return Problem(message, "study.no_program", table.install or "install it, or give its path")
     return None
 
 

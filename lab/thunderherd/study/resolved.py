@@ -79,6 +79,24 @@ class Measure(_Resolved):
         return AskedCounters(tuple(self.counters), frozenset(self.states))
 
 
+class Foreign(_Resolved):
+    """A server or load generator that is not ours: its command, or the address at which it is running.
+
+    `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too; `built` is
+    the folder for what is built.
+    """
+
+    command: tuple[str, ...] = ()
+    directory: Path | None = Field(default=None, exclude=True)
+    environment: dict[str, str] = {}
+    ready_line: str | None = None
+    build: tuple[str, ...] = ()
+    built: Path | None = Field(default=None, exclude=True)
+    version: tuple[str, ...] = ()
+    url: str | None = None
+    address: str | None = None
+
+
 class LoadPlan(_Resolved):
     """The load of a trial: `processes` at the same time, each with all `settings`.
 
@@ -89,6 +107,9 @@ class LoadPlan(_Resolved):
     the send primitive reports completions. `own_way` has the primitives that are not the engine's usual ones,
     `given` the settings that are not defaults. `files` maps paths below the study's `folder` to the SHA-256
     of the files; `named_files` maps settings to these paths.
+
+    With `client` the clients are a load generator that is not ours. It gets the number of clients and the
+    duration, and `parser` reads its output.
     """
 
     kind: str
@@ -99,6 +120,8 @@ class LoadPlan(_Resolved):
     workload: str
     processes: int
     settings: Settings
+    client: Foreign | None = None
+    parser: str | None = None
     warm_up_connections: int
     files: dict[str, str] = {}
     folder: Path = Field(default=Path(), exclude=True)
@@ -124,6 +147,11 @@ class LoadPlan(_Resolved):
     def is_timed(self) -> bool:
         """True if it ends by time, so that its number of requests is not known beforehand."""
         return bool(self.duration and self.settings.get(self.duration))
+
+    @property
+    def has_window(self) -> bool:
+        """True if its clients report when the measured window begins and ends."""
+        return self.is_timed and self.client is None
 
     @property
     def engine_settings(self) -> Settings:
@@ -153,8 +181,8 @@ class LoadPlan(_Resolved):
 
     @property
     def requests_per_trial(self) -> int | None:
-        """The number of requests in the measured window, of all clients; None if the load ends by time."""
-        if self.is_timed:
+        """The number of requests in the measured window, of all clients; None if not known beforehand."""
+        if self.is_timed or self.client is not None:
             return None
         return self.processes * math.prod(int(self.settings[name]) for name in self.requests)
 
@@ -210,24 +238,6 @@ class Lab(_Resolved):
     def rate_gigabits(self) -> float | None:
         """The bit rate limit of either end in Gbit/s; None if there is none."""
         return self.settings.get("rate", 0) / 1e9 or None
-
-
-class Foreign(_Resolved):
-    """A server that is not ours: its command, or the address at which it is running.
-
-    `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too; `built` is
-    the folder for what is built.
-    """
-
-    command: tuple[str, ...] = ()
-    directory: Path | None = Field(default=None, exclude=True)
-    environment: dict[str, str] = {}
-    ready_line: str | None = None
-    build: tuple[str, ...] = ()
-    built: Path | None = Field(default=None, exclude=True)
-    version: tuple[str, ...] = ()
-    url: str | None = None
-    address: str | None = None
 
 
 class Contender(_Resolved):
@@ -288,6 +298,7 @@ class Contender(_Resolved):
             "primitive": self.primitive,
             "receive": self.receive,
             **{f"settings.{name}": value for name, value in self.settings.items()},
+            "load.command": self.load.client and self.load.client.command,
             "load.primitive": self.load.primitive,
             "load.receive": self.load.receive,
             "load.processes": self.load.processes,

@@ -35,7 +35,14 @@ from thunderherd.study.file.contenders import (
     x_label,
 )
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
-from thunderherd.study.foreign import check_foreign, foreign_of, load_settings, missing_program
+from thunderherd.study.foreign import (
+    check_client,
+    check_foreign,
+    client_of,
+    foreign_of,
+    load_settings,
+    missing_programs,
+)
 from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
 from thunderherd.study.loads import check_ends, check_ports, command_of_load, judged
 from thunderherd.study.overrides import SettableKeys, parse_override
@@ -312,6 +319,7 @@ class Resolver:
         check_names(form, found, self.catalogue, problems)
         for each in found:
             check_foreign(each, self.catalogue, problems)
+            check_client(each, problems)
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
             check_files(each, self.catalogue, problems)
@@ -341,10 +349,10 @@ class Resolver:
         for each in chosen:
             check_cpus(each, self.problems)
             lacks = [*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue)]
-            if no_program := missing_program(each, self._folder):
-                lacks.append((each.where("command"), no_program))
+            lacks += missing_programs(each, self._folder)
             for key, problem in lacks:
-                if each.table.install or (each.sweep and each.sweep.skip_unavailable):
+                can_miss = each.table.install or each.load.install
+                if can_miss or (each.sweep and each.sweep.skip_unavailable):
                     missing[each.name] = str(problem)
                 else:
                     self.problems.add(key, problem)
@@ -374,6 +382,8 @@ class Resolver:
         foreign = foreign_of(each, self.catalogue, self._folder)
         settings = {} if foreign else settings
         load = self._load(each.load, each.workload, each.lab, scale, load_settings(each))
+        if client := client_of(each, self._folder):
+            load = load.model_copy(update={"client": client, "parser": each.load.parser})
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)

@@ -33,6 +33,7 @@ from thunderherd.trial.observation import UNKNOWN
 __all__ = [
     "MEANINGS",
     "Shares",
+    "client_notes",
     "closing_notes",
     "copied_after_all",
     "foreign_notes",
@@ -166,6 +167,20 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
         labels = {each.base: each.label for each in study.main}
         each = "; ".join(f"{labels.get(base, base)} {size:,.0f}" for base, size in replies.items())
         yield f"replies differ in size, bytes received per request: {each}"
+
+
+def client_notes(study: Study) -> Iterator[str]:
+    """Yield what is different for load generators that are not ours."""
+    labels = {
+        each.label if each.sweep is None else each.base: None
+        for each in study.contenders
+        if each.load.client is not None
+    }
+    if labels:
+        yield (
+            f"latency and requests are those that the load generator itself reports: {', '.join(labels)}; no "
+            "bytes are compared, and the server may count one more request for each in flight at the end"
+        )
 
 
 def unknown_cpu(trials: Iterable[TrialRecord]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from thunderherd.study.foreign import PORT, filled
 from thunderherd.study.resolved import Foreign
 
-__all__ = ["Filled", "filled_in"]
+__all__ = ["HOST", "Filled", "filled_in"]
 
 DIR, HOST = "{dir}", "{host}"
 

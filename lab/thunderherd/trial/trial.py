@@ -24,6 +24,7 @@ from thunderherd.engine.client import (
     Server,
     start_load,
 )
+from thunderherd.engine.foreign_load import ForeignLoad
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
@@ -31,11 +32,12 @@ from thunderherd.labs.kind import Site
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
+from thunderherd.study.foreign import CLIENTS, DURATION, PORT, filled
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.resolved import Foreign
 from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of
-from thunderherd.trial.folder import filled_in
+from thunderherd.trial.folder import HOST, filled_in
 from thunderherd.trial.listener_holders import holders_of_listener
 from thunderherd.trial.load_validity import validity_warnings
 from thunderherd.trial.observation import Observation
@@ -174,12 +176,12 @@ class _Trial:
             settle(server)
             quiet = self._sample(server.ready)
             seen.rest_before = seen.before = server.snapshot()
-            with self._started(server.ready.address, self._clients(), sampled=True) as running:
-                if load.is_timed:
+            with self._measured(server.ready.address) as running:
+                if load.has_window:
                     self._snapshots_at_marks(server, running)
                 seen.loads = self._results(running)
             seen.rest_after = settle(server)
-            if not load.is_timed:
+            if not load.has_window:
                 seen.after = seen.rest_after
             seen.samples = (quiet, self._sample(server.ready))
             if server.ready.server_pid is not None:
@@ -256,6 +258,37 @@ class _Trial:
         return [*self.contender.load.each_settings]
 
     @contextlib.contextmanager
+    def _measured(self, address: str) -> Iterator[Sequence[LoadProcess | ForeignLoad]]:
+        """Start the clients of the window: ours, or a load generator that is not ours."""
+        load = self.contender.load
+        if load.client is None:
+            with self._started(address, self._clients(), sampled=True) as running:
+                yield running
+            return
+        host, _, port = address.rpartition(":")
+        seconds = int(load.settings.get(load.duration, 0)) / 1e9 if load.duration else 0.0
+        values = {HOST: host, PORT: port, CLIENTS: str(load.clients), DURATION: f"{seconds:g}"}
+        with contextlib.ExitStack() as started:
+            generators: list[ForeignLoad] = []
+            for _ in range(load.processes):
+                generators.append(
+                    ForeignLoad(
+                        [filled(word, values) for word in load.client.command],
+                        parser=load.parser or "",
+                        workload=self.contender.workload,
+                        address=address,
+                        directory=load.client.directory,
+                        environment={
+                            name: filled(value, values) for name, value in load.client.environment.items()
+                        },
+                        enter=self.site.enter(self.site.client_namespace),
+                        cpus=self.contender.lab.client_cpus,
+                    )
+                )
+                started.callback(generators[-1].end)
+            yield generators
+
+    @contextlib.contextmanager
     def _started(
         self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
@@ -283,23 +316,26 @@ class _Trial:
                 started.callback(running[-1].end)
             yield running
 
-    def _results(self, running: Sequence[LoadProcess]) -> list[LoadResult]:
+    def _results(self, running: Sequence[LoadProcess | ForeignLoad]) -> list[LoadResult]:
         deadline = time.monotonic() + longest_seconds(self.contender.load)
         return [client.wait(deadline - time.monotonic()) for client in running]
 
-    def _snapshots_at_marks(self, server: Server | ForeignServer, running: Sequence[LoadProcess]) -> None:
+    def _snapshots_at_marks(
+        self, server: Server | ForeignServer, running: Sequence[LoadProcess | ForeignLoad]
+    ) -> None:
         """Take the snapshots at the edges of the window of a load that ends by time.
 
         The window begins when all clients count and ends when the first stops counting.
         """
         seconds = longest_seconds(self.contender.load)
-        begun = [client.mark(seconds) for client in running]
+        ours = [each for each in running if isinstance(each, LoadProcess)]
+        begun = [client.mark(seconds) for client in ours]
         if None in begun:
             return
         self.seen.before = server.snapshot()
         if self.seen.states:
             self._look_at_states(server, max(mark.monotonic_ns for mark in begun if mark is not None))
-        ended = running[0].mark(seconds)
+        ended = ours[0].mark(seconds)
         if ended is None:
             return
         self.seen.after = server.snapshot()

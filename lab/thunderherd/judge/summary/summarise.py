@@ -59,6 +59,7 @@ from thunderherd.study.loading import Contender, Study, Sweep, asked_for
 from thunderherd.text.figures import count
 from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
+    client_notes,
     closing_notes,
     copied_after_all,
     foreign_notes,
@@ -406,7 +407,7 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """Return the notes that belong with every figure."""
-    notes = [*foreign_notes(study, trials), *latency_notes(study, trials)]
+    notes = [*foreign_notes(study, trials), *client_notes(study), *latency_notes(study, trials)]
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]

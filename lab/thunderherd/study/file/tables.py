@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from thunderherd.engine.catalogue import Defaults, Way
+from thunderherd.engine.client_outputs import PARSERS
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable
@@ -134,6 +135,33 @@ class LoadTable(StrictTable):
         default=0, ge=0, description="connections before the measured window, of all clients together"
     )
     settings: SettingsTable = Field(default={})
+    command: list[str] | None = Field(
+        default=None,
+        description="instead of our clients, the command of a load generator and its arguments, such as "
+        '["wrk", "-t1", "-c{clients}", "-d{duration}", "http://{host}:{port}/"]; {clients} is the number of '
+        "clients, {duration} the seconds of load.settings.duration",
+    )
+    parser: str | None = Field(
+        default=None, description=f"how to read what the command prints: {', '.join(PARSERS)}"
+    )
+    directory: str | None = Field(
+        default=None, description="the folder that the command runs in (default: that of the study)"
+    )
+    environment: dict[str, str] = Field(
+        default={}, description='variables for the command, such as { THREADS = "2" }'
+    )
+    build: list[str] | None = Field(
+        default=None,
+        description="a command that builds the load generator, once before the run; {build} in it and in "
+        "command is a folder that is kept until a file in directory changes",
+    )
+    version: list[str] | None = Field(
+        default=None,
+        description='a command that prints the version of the load generator, such as ["ab", "-V"]',
+    )
+    install: str | None = Field(
+        default=None, description="how to get the program if it is missing, for the message that says so"
+    )
 
     @property
     def way(self) -> Way:
