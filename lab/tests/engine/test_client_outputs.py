@@ -1,0 +1,83 @@
+"""Outputs of load generators, as these programs printed them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from thunderherd.engine.client_outputs import PARSERS, ClientOutput, UnreadableError, parsed
+
+RECORDED = Path(__file__).parents[1] / "data" / "clients"
+READ = {
+    "wrk": (103_303, 0, 1.0948, {"mean": 3.23e-3, "maximum": 73.14e-3, "p50": 58e-6, "p90": 4.01e-3}),
+    "wrk-404": (42_968, 42_968, 1.0028, {"p99": 6.73e-3}),
+    "wrk-closes": (50_315, 1024, 1.01, {"mean": 0.91e-3}),
+    "ab": (126_466, 0, 1.0, {"mean": 0.127e-3}),
+    "hey": (36_407, 0, 1.0006, {"mean": 0.4e-3, "maximum": 69.4e-3, "p50": 0.3e-3, "p99": 2.7e-3}),
+    "hey-404": (0, 51_205, 1.0024, {}),
+    "h2load": (76_375, 0, 1.0, {"mean": 190e-6, "maximum": 52.39e-3}),
+    "h2load-404": (0, 36_906, 1.0, {}),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_an_output_is_read(name: str) -> None:
+    requests, errors, seconds, latency = READ[name]
+    found = parsed(name.partition("-")[0], (RECORDED / f"{name}.txt").read_text())
+    assert (found.requests, found.errors) == (requests, errors)
+    assert found.seconds == pytest.approx(seconds, rel=1e-3)
+    assert {each: found.latency[each] for each in latency} == pytest.approx(latency)
+
+
+def test_bytes_are_those_that_the_program_counts_exactly() -> None:
+    read = {
+        name: parsed(name, (RECORDED / f"{name}.txt").read_text()).bytes for name in ("wrk", "ab", "h2load")
+    }
+    assert read == {"wrk": None, "ab": 519_142_930, "h2load": 313_519_375}
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("output", ["", "\n", "garbage 12 %", "\0" * 100, "{", "[" * 100_000, "[]", "{}"])
+def test_garbage_is_not_read(parser: str, output: str) -> None:
+    with pytest.raises(UnreadableError):
+        parsed(parser, output)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_beginning_of_an_output_is_refused_or_read(name: str) -> None:
+    text = (RECORDED / f"{name}.txt").read_text()
+    whole = parsed(name.partition("-")[0], text)
+    for length in range(0, len(text), 7):
+        try:
+            found = parsed(name.partition("-")[0], text[:length])
+        except UnreadableError:
+            continue
+        assert found.requests <= whole.requests
+
+
+def test_a_line_of_json_has_counts_and_seconds() -> None:
+    line = {"requests": 5, "errors": 1, "seconds": 0.5, "bytes": 10, "p99": 0.01}
+    found = parsed("json", f"{json.dumps(line)}\n")
+    assert found == ClientOutput(5, 1, 0.5, 10, {"p99": 0.01})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"requests": None}, {"requests": -1}, {"requests": 1.5}, {"requests": True}, {"errors": "0"},
+        {"seconds": 0}, {"seconds": float("nan")}, {"seconds": float("inf")}, {"requests": 10**30},
+        {"p99": -1}, {"other": 1},
+    ],
+)  # fmt: skip
+def test_a_line_of_json_with_another_value_is_refused(change: dict[str, object]) -> None:
+    line = {"requests": 5, "errors": 0, "seconds": 0.5, **change}
+    with pytest.raises(UnreadableError):
+        parsed("json", json.dumps(line))
+
+
+def test_two_lines_of_json_are_refused() -> None:
+    line = json.dumps({"requests": 5, "errors": 0, "seconds": 0.5})
+    with pytest.raises(UnreadableError):
+        parsed("json", f"{line}\n{line}\n")
