@@ -113,6 +113,7 @@ SAID_IN_THE_LAB = {
     ("search.compare_study", "bytes"): "likewise, among the options",
     ("search.compare_study", "open"): "an option, which opens the report",
     ("metrics.table", "bytes"): "the unit of memory",
+    ("text.figures", "bytes"): "likewise",
     ("show.charts.interactive", "select"): "what Vega-Lite calls how a parameter is chosen",
     ("stacks.symbols", "memcpy"): "a function that copies (memcpy(3))",
 }
@@ -178,7 +179,7 @@ def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
 
 def test_defaults_of_load_help_match_the_catalogue() -> None:
     done = subprocess.run([find_engine(), "load", "--help-all"], capture_output=True, text=True, check=True)
-    usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
+    usual = dict(re.findall(r"--(load|primitive|receive) <[^\[]*\[default:\s+(\w+)\]", done.stdout))
     told = catalogue().defaults
     assert usual == {"load": told.load, **told.way._asdict()}
 
