@@ -1,7 +1,8 @@
-"""The commands `serve`, `load` and `count`, which become the engine, and `merge`, which adds up loads."""
+"""The commands `serve`, `load` and `count`, which become the engine; `merge` and `judge` read results."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,7 @@ from typer.core import TyperCommand
 from thunderherd.cli.options import PROGRAM, AsJson
 from thunderherd.errors import UserError
 
-__all__ = ["EngineCommand", "count", "load", "merge", "serve"]
+__all__ = ["EngineCommand", "count", "judge", "load", "merge", "serve"]
 
 
 class EngineCommand(TyperCommand):
@@ -110,3 +111,40 @@ def merge(
     else:
         print_merged(found, make_console())
     return int(found.valid is False or bool(found.errors))
+
+
+# judge ------------------------------------------------------------------------------------------------------
+
+NO_VERDICT = 1
+"""The exit status if there are too few blocks for a verdict."""
+
+
+def judge(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE... [vs FILE...]",
+            help="Files with the output of `thunderherd load ... --json`. Without vs, files whose names "
+            "differ only in their last number form a group: A1.json A2.json.",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Compare the targets of loads whose results are in files.
+
+    The first loads of all groups form block 1, the second ones block 2. Verdicts are those of `compare`.
+
+    The loads may differ in their target alone. Too few blocks for a verdict are exit status 1.
+
+    Example: thunderherd judge old*.json vs new*.json
+    """
+    from thunderherd.judge.summary.judged_loads import grouped, judged_loads
+    from thunderherd.show.terminal.judged import judged_as_json, print_judged
+    from thunderherd.text.layout import make_console
+
+    found = judged_loads(grouped(files))
+    if as_json:
+        print(json.dumps(judged_as_json(found), indent=2))
+    else:
+        print_judged(found, make_console())
+    return NO_VERDICT if found.missing else 0

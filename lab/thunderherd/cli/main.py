@@ -4,7 +4,8 @@ A command imports what it needs when it runs, so that `list`, `serve` and mistak
 
 Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `crossover`
 and `knee` also end with 1 if their trials give no answer, `doctor` if a study cannot run, `merge` if a load
-is invalid, `conform` if a case fails. `serve`, `load` and `count` become the engine and end with its status.
+is invalid, `judge` if it has too few loads, `conform` if a case fails. `serve`, `load` and `count` become the
+engine and end with its status.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import typer
 from thunderherd.cli.compare import compare
 from thunderherd.cli.conform import conform, grade
 from thunderherd.cli.doctor import doctor
-from thunderherd.cli.engine import EngineCommand, count, load, merge, serve
+from thunderherd.cli.engine import EngineCommand, count, judge, load, merge, serve
 from thunderherd.cli.explain import explain
 from thunderherd.cli.export import plot, report, summary
 from thunderherd.cli.limits import limits
@@ -66,7 +67,8 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, run, crossover, knee, conform, grade, merge, list_, doctor, limits, claims, table, summary,
+    compare, run, crossover, knee, conform, grade, judge, merge, list_, doctor, limits, claims, table,
+    summary,
     watch, explain, report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""

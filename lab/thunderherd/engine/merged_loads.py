@@ -90,24 +90,32 @@ class MergedLoads(_Part):
 WRITTEN_BY = "give a file that `thunderherd load ... --json > FILE` wrote"
 
 
-def load_lines(path: Path) -> list[LoadResult]:
-    """Return the results of loads in a file of the engine's lines; raise `UserError` if there is none."""
+def load_lines(path: Path, command: str = "merge") -> list[LoadResult]:
+    """Return the results of loads in a file of the engine's lines; raise `UserError` if there is none.
+
+    A byte order mark, other line ends and empty lines are allowed. The codes of problems begin with the
+    command.
+    """
     try:
-        with path.open(encoding="utf-8") as lines:
-            found = list(_load_lines(path, lines))
+        with path.open(encoding="utf-8-sig") as lines:
+            found = list(_load_lines(path, lines, command))
     except OSError as error:
         raise UserError(
-            f"cannot be read: {error.strerror}", code="merge.unreadable", where=str(path)
+            f"cannot be read: {error.strerror}", code=f"{command}.unreadable", where=str(path)
         ) from None
     except UnicodeDecodeError:
-        raise UserError("not a text file", code="merge.not_text", hint=WRITTEN_BY, where=str(path)) from None
+        raise UserError(
+            "not a text file", code=f"{command}.not_text", hint=WRITTEN_BY, where=str(path)
+        ) from None
     if not found:
-        raise UserError("no result of a load", code="merge.no_load", hint=WRITTEN_BY, where=str(path))
+        raise UserError("no result of a load", code=f"{command}.no_load", hint=WRITTEN_BY, where=str(path))
     return found
 
 
-def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
+def _load_lines(path: Path, lines: Iterable[str], command: str) -> Iterator[LoadResult]:
     for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
         try:
             line = json.loads(text)
             if isinstance(line, dict) and line.get("line") == "load":
@@ -116,20 +124,20 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
                 yield result
         except json.JSONDecodeError as error:
             raise UserError(
-                error.msg, code="merge.not_json", hint=WRITTEN_BY, where=f"{path}:{number}"
+                error.msg, code=f"{command}.not_json", hint=WRITTEN_BY, where=f"{path}:{number}"
             ) from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise UserError(
                 f"{place}: {first['msg']}",
-                code="merge.other_version",
-                hint="merge it with the version that wrote it",
+                code=f"{command}.other_version",
+                hint="read it with the version that wrote it",
                 where=f"{path}:{number}",
             ) from None
         except ValueError as error:
             raise UserError(
-                f"the file is damaged: {error}", code="merge.damaged", where=f"{path}:{number}"
+                f"the file is damaged: {error}", code=f"{command}.damaged", where=f"{path}:{number}"
             ) from None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from thunderherd.judge.summary.block_rejection import Block, Selection
 from thunderherd.metrics.table import better_of, in_order, is_paced
@@ -144,6 +145,11 @@ def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> Pair
             simultaneous_high=None, p=None, p_adjusted=None, verdict="undecided", blocks=0,
             smallest_detectable_percent=None,
         )  # fmt: skip
+    return pair_summary(result, **what)
+
+
+def pair_summary(result: PairResult, **what: Any) -> PairSummary:
+    """Return the record of a comparison; `what` has its contenders, sweep, point and metric."""
     return PairSummary(
         **what,
         ratio=result.ratio,

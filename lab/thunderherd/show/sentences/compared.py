@@ -15,6 +15,7 @@ from thunderherd.text.shown import at_least_in_words
 
 __all__ = [
     "MetricAnswer",
+    "compared_in_words",
     "head_and_phrase",
     "labels_of",
     "metric_answers",
@@ -33,6 +34,11 @@ PHRASES = {
     ),
     "server_cpu_per_byte": ("CPU per byte", "uses {} CPU per byte"),
     "machine_cpu_per_byte": ("CPU of the whole machine per byte", "costs the machine {} CPU per byte"),
+    "client_cpu_per_request": (
+        "CPU of the clients per request",
+        "costs its clients {} CPU per request",
+    ),
+    "client_cpu_per_byte": ("CPU of the clients per byte", "costs its clients {} CPU per byte"),
     "requests_per_second": ("Throughput", "answers {} requests per second"),
     PAYLOAD_RATE: ("Throughput", "moves {} bytes per second"),
     "server.memory": ("Memory", "holds {} memory"),
@@ -89,21 +95,33 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     place = (sweep.name if sweep else None, point)
     own = [each for each in summary.contenders if (each.sweep, each.point) == place]
     pairs = [pair for pair in summary.family if pair.metric == name and (pair.sweep, pair.point) == place]
-    head, phrase = head_and_phrase(name)
+    head, _ = head_and_phrase(name)
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in own}
     shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
     where = f" {_lower_first(sweep.title)}" if sweep else ""
-    best = _unbeaten(shown)
-    if shown and all(pair.simultaneous_low is None for pair in shown):
-        blocks = count(summary.study.blocks, "block")
-        so_far = _estimates(shown, name, phrase)
-        text = f"{head}{where}: no verdict, {blocks} are too few; so far {so_far}."
-    elif shown:
-        text = _compared(shown, best, name, head, phrase, where)
+    if shown:
+        text, best = compared_in_words(shown, name, summary.study.blocks, where)
     else:
-        text = f"{head}{where}: no verdict. {_why_none(summary, own, name)}"
+        text, best = f"{head}{where}: no verdict. {_why_none(summary, own, name)}", []
     return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+
+
+def compared_in_words(
+    pairs: Sequence[PairSummary], name: str, blocks: int, where: str = "", *, are_too_few: bool = False
+) -> tuple[str, list[str]]:
+    """Writes the answer in one metric, and lists the contenders that no other beats significantly.
+
+    All pairs have a ratio, and there is at least one. With `are_too_few`, or without any bound, the sentence
+    has estimates and no verdict. `where` names a sweep's point.
+    """
+    head, phrase = head_and_phrase(name)
+    best = _unbeaten(pairs)
+    if are_too_few or all(pair.simultaneous_low is None for pair in pairs):
+        so_far = _estimates(pairs, name, phrase)
+        few = f"{count(blocks, 'block')} {'is' if blocks == 1 else 'are'} too few"
+        return f"{head}{where}: no verdict, {few}; so far {so_far}.", best
+    return _compared(pairs, best, name, head, phrase, where), best
 
 
 def head_and_phrase(name: str) -> tuple[str, str]:
