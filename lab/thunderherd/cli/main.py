@@ -68,8 +68,7 @@ def thunderherd(
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
     compare, run, crossover, knee, conform, grade, judge, merge, list_, doctor, limits, claims, table,
-    summary,
-    watch, explain, report, plot,
+    summary, watch, explain, report, plot,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 
