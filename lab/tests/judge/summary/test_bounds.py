@@ -16,7 +16,7 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.bounds import NOT_MEASURED, RULES, best_of_bounds, without_bounds
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.metrics.table import CPU_PER_CONNECTION, METRICS, is_of_clients, metric
+from thunderherd.metrics.table import CPU_PER_CONNECTION, METRICS, metric
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Estimate
@@ -200,7 +200,7 @@ def test_every_table_of_a_bundled_study_has_a_bound_or_a_reason(name: str, size:
         for table in (tables | judged).items():
             assert (table in bounded) != (table in said), table
         assert all(each.why for each in without)
-        of_servers = any(not is_of_clients(metric) for metric in (tables | judged).values())
+        of_servers = any(not metric.startswith("client_") for metric in (tables | judged).values())
         assert bool(bounds) == (limits is not None and of_servers), "each study of servers has one at least"
         summary = summarise(study, [], {}, seed=1).model_copy(
             update={"bounds": bounds, "without_bounds": without}
