@@ -336,7 +336,7 @@ fn impossible_settings_are_refused_before_the_first_connection() {
     refused("bytes", "--sizes 4000", "sizes.invalid", &["--sizes", "'4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
     refused("bytes", "--bytes 4000 --sizes fixed:4000", "workload.contradiction", &["--sizes", "--bytes"]);
     refused("http", "--path /x --mix GET:/@1", "workload.contradiction", &["--mix", "--path"]);
-    refused("echo", "--sizes uniform:1..65537", "sizes.invalid", &["'65537'", "1 to 65536"]);
+    refused("echo", "--sizes uniform:1..65537", "sizes.invalid", &["'65537'", "1 to 64KiB"]);
     refused(
         "bytes",
         &format!("--sizes file:{}", folder.0.join("none.csv").display()),
