@@ -32,8 +32,9 @@ LONGEST = (
     "search/test_crossover", "repository/test_tutorial", "trial/test_trial", "studies/test_erss_hw4",
     "../../bench/tests/test_parts", "cli/test_main", "statistics/test_comparisons_simulation",
     "trial/test_forms", "run/test_interrupted", "studies/test_cse638_pa02", "run/test_runner",
-    "conform/test_conformance", "repository/test_kept_reports", "studies/test_self_test",
-    "repository/test_packaging", "doctor/test_doctor",
+    "conform/test_conformance", "repository/test_classroom", "trial/test_client_trials",
+    "repository/test_kept_reports", "studies/test_self_test", "repository/test_packaging",
+    "doctor/test_doctor", "engine/test_foreign_servers", "grade/test_grade",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""

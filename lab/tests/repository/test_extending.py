@@ -169,13 +169,13 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 
 
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
-    listed = thunderherd(["list"], environment, extended)
+    listed = thunderherd(["list", "--json"], environment, extended)
     for name in (
         *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "forks"),
         "empty_poll",
         "loopback6",
     ):
-        assert name in listed
+        assert f'"{name}"' in listed
 
 
 def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> None:

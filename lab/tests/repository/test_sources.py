@@ -124,9 +124,12 @@ def test_document_is_up_to_date() -> None:
 
 LONG = {
     "cse638-pa02-isolation-namespaces",
+    "cse638-pa02-measurement-latency",
     "cse638-pa02-measurement-throughput",
     "css503-p4-experiment-matrix",
     "css503-p4-experiment-repetition",
+    "css503-p4-output-tables",
+    "erss-hw4-claim-findings",
     "erss-hw4-experiment-cores",
     "erss-hw4-experiment-delay",
     "unp-ch30-question-pools",
@@ -134,8 +137,13 @@ LONG = {
 """Rows whose commands run a study for 15 seconds or more. Other rows run the same commands for less time."""
 
 
+LONG_COMMANDS = {(row.server, row.client) for row in ROWS if row.name in LONG}
+"""Other rows have the same commands, and would wait as long."""
+
+
 def with_marks(row: SourceRow) -> ParameterSet:
-    return pytest.param(row, id=row.name, marks=[pytest.mark.thorough] if row.name in LONG else [])
+    is_long = (row.server, row.client) in LONG_COMMANDS
+    return pytest.param(row, id=row.name, marks=[pytest.mark.thorough] if is_long else [])
 
 
 def test_long_rows_exist() -> None:
