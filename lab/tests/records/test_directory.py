@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -221,9 +223,47 @@ def test_the_summary_survives_its_file(run: Path, small_study: Study) -> None:
     assert {"valid", "invalid", "rejected"} <= set(keys["trials"])
 
 
-def test_the_default_directory_is_named_after_study_and_time() -> None:
-    when = datetime(2025, 1, 2, 3, 4, 5)
-    assert records_directory.default_directory("unp-ch30", when) == Path("results/unp-ch30-20250102-030405")
+WHEN = datetime(2025, 1, 2, 3, 4, 5)
+
+
+def test_the_default_directory_is_named_after_study_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = records_directory.default_directory("unp-ch30", WHEN)
+    assert path == Path("results/unp-ch30-20250102-030405") and path.is_dir()
+    records_directory.release_unused()
+
+
+def test_runs_of_one_second_have_different_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if many processes ask at the same moment."""
+    monkeypatch.chdir(tmp_path)
+    code = (
+        "from datetime import datetime; from thunderherd.records.directory import default_directory; "
+        f"print(default_directory('x', {WHEN!r}))"
+    ).replace("datetime.datetime(", "datetime(")
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    paths = [each.communicate(timeout=60)[0].strip() for each in started]
+    assert [each.returncode for each in started] == [0] * 4
+    suffixes = sorted(path.removeprefix("results/x-20250102-030405") for path in paths)
+    assert suffixes == ["", "-2", "-3", "-4"]
+
+
+def test_an_unused_default_directory_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    used = records_directory.default_directory("used", WHEN)
+    unused = records_directory.default_directory("unused", WHEN)
+    (used / "run.json").write_text("{}")
+    records_directory.release_unused()
+    assert used.is_dir() and not unused.exists()
+    monkeypatch.chdir(tmp_path / "results")
+    records_directory.default_directory("unused", WHEN)
+    records_directory.release_unused()
+    assert not Path("results").exists()
 
 
 # Published schemas

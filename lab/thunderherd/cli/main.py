@@ -112,6 +112,10 @@ def run_command(arguments: list[str]) -> int:
         if not _is_engine_error(error):
             raise
         return _complain([Problem(str(error), "engine.failed")], FAILED, as_json=as_json)
+    finally:
+        # If its module was never imported, no directory was made.
+        if directory := sys.modules.get("thunderherd.records.directory"):
+            directory.release_unused()
 
 
 def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:

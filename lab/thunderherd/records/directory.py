@@ -23,9 +23,11 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -104,9 +106,37 @@ class RunInfo(Record):
     )
 
 
+_reserved: list[Path] = []
+"""The directories, and the folders around them, that this process has made and may not have used."""
+
+
 def default_directory(study: str, now: datetime | None = None) -> Path:
-    """The default directory of a run: results/STUDY-YYYYmmdd-HHMMSS."""
-    return Path("results") / f"{study}-{now or datetime.now():%Y%m%d-%H%M%S}"
+    """Makes the default directory of a run, results/STUDY-YYYYmmdd-HHMMSS, and returns its path.
+
+    Of runs that start in one second, the second has the suffix -2. `release_unused` removes it if it stays
+    empty.
+    """
+    folder = Path("results")
+    if not folder.exists():
+        folder.mkdir(exist_ok=True)
+        _reserved.append(folder.absolute())
+    name = f"{study}-{now or datetime.now():%Y%m%d-%H%M%S}"
+    for number in count(1):
+        path = folder / (name if number == 1 else f"{name}-{number}")
+        # Only one of several processes makes a directory.
+        with suppress(FileExistsError):
+            path.mkdir()
+            break
+    _reserved.append(path.absolute())
+    return path
+
+
+def release_unused() -> None:
+    """Removes the default directories of this process in which nothing was written, as after a refusal."""
+    while _reserved:
+        # A directory that is in use is not empty.
+        with suppress(OSError):
+            _reserved.pop().rmdir()
 
 
 # Writing
