@@ -1,7 +1,8 @@
 //! Recorded traffic: a file with the gap before each request, and its size.
 //!
 //! CSV with a header, `gap_microseconds,bytes`; either column may be missing. The file is read once, before the first
-//! connection, and its size is bounded. Errors name the line.
+//! connection, and its size is bounded. Errors name the line. A byte order mark, other line ends, empty last lines,
+//! values in quotes and whole numbers with a fraction of 0 (`200.0`) are read, since other programs write them.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -65,13 +66,21 @@ impl Source<'_> {
         let mut reader = BufReader::new(file);
         let mut values = Vec::new();
         let mut place = None;
+        let mut blank = None;
         for number in 1.. {
             let Some(line) = self.line(&mut reader, number)? else { break };
             let Some(place) = place else {
                 place = Some(self.place_of(name, &line)?);
                 continue;
             };
-            let mut cells = line.split(',').map(str::trim);
+            if line.is_empty() {
+                blank = blank.or(Some(number));
+                continue;
+            }
+            if let Some(blank) = blank {
+                return Err(self.not_allowed(blank, &format!("{name} is ''"), allowed));
+            }
+            let mut cells = cells(&line);
             let (columns, place): (usize, usize) = place;
             let count = line.split(',').count();
             if count != columns {
@@ -118,7 +127,7 @@ impl Source<'_> {
 
     /// Returns the number of columns, and the position of this one.
     fn place_of(&self, name: &str, header: &str) -> Result<(usize, usize)> {
-        let names: Vec<&str> = header.trim_start_matches(BYTE_ORDER_MARK).split(',').map(str::trim).collect();
+        let names: Vec<&str> = cells(header.trim_start_matches(BYTE_ORDER_MARK)).collect();
         let is_known = |each: &&str| [GAP, BYTES].contains(each);
         if !names.iter().all(is_known) || (names.len() == 2 && names[0] == names[1]) || names.len() > 2 {
             let allowed = format!("{GAP},{BYTES}, or one of the two");
@@ -135,9 +144,23 @@ impl Source<'_> {
     }
 }
 
+/// Returns the values of a line, without blanks and quotes around them. No allowed value has a comma.
+fn cells(line: &str) -> impl Iterator<Item = &str> {
+    line.split(',').map(|cell| {
+        let cell = cell.trim();
+        cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(cell)
+    })
+}
+
+/// Reads a whole number, which may have a fraction of 0.
+fn whole(text: &str) -> Option<u64> {
+    let (digits, fraction) = text.split_once('.').unwrap_or((text, ""));
+    fraction.bytes().all(|digit| digit == b'0').then(|| digits.parse().ok()).flatten()
+}
+
 /// Reads the sizes of a file, for an option; each must be within these bounds.
 pub fn sizes(option: &str, path: &str, allowed: RangeInclusive<u64>) -> Result<Vec<u64>> {
-    let read = |text: &str| text.parse().ok().filter(|bytes| allowed.contains(bytes));
+    let read = |text: &str| whole(text).filter(|bytes| allowed.contains(bytes));
     let (least, most) = (allowed.start(), allowed.end());
     Source { option, path }.column(BYTES, read, &format!("a whole number from {least} to {most}"))
 }
@@ -251,14 +274,35 @@ mod tests {
     }
 
     #[test]
+    fn files_of_other_programs_are_read_alike() {
+        let plain = "gap_microseconds,bytes\n10,200\n0.5,4000\n";
+        let quoted = "\"gap_microseconds\",\"bytes\"\n\"10\",\"200\"\n\"0.5\",\"4000\"\n";
+        for (name, text) in [
+            ("mark", format!("\u{feff}{plain}")),
+            ("marked-quotes", format!("\u{feff}{quoted}")),
+            ("last", format!("{plain}\n")),
+            ("ends", format!("{plain}\n\n").replace('\n', "\r\n")),
+            ("no-end", plain.trim_end().to_owned()),
+            ("quotes", quoted.to_owned()),
+            ("fractions", plain.replace("10,200", "10.0,200.0").replace("4000", "4000.")),
+        ] {
+            let file = Written::new(&format!("alike-{name}"), text.as_bytes());
+            assert_eq!(sizes("sizes", file.path(), 1..=4000).unwrap(), [200, 4000], "{name}");
+            assert_eq!(RecordedGaps::read("recording", file.path()).unwrap(), RecordedGaps::new(&[10.0, 0.5]));
+        }
+    }
+
+    #[test]
     fn each_mistake_names_file_line_value_and_allowed_values() {
         let endless = [&b"bytes\n"[..], &b"1".repeat(1000)].concat();
-        let faults: [(&str, &[u8], usize, &str); 13] = [
+        let faults: [(&str, &[u8], usize, &str); 15] = [
             ("letters", b"bytes\n1\nten\n", 3, "bytes is 'ten'; allowed: a whole number from 1 to 100"),
             ("negative", b"bytes\n-1\n", 2, "bytes is '-1'"),
             ("zero", b"bytes\n0\n", 2, "bytes is '0'"),
             ("many", b"bytes\n101\n", 2, "bytes is '101'"),
             ("fraction", b"bytes\n1.5\n", 2, "bytes is '1.5'"),
+            ("dot", b"bytes\n.0\n", 2, "bytes is '.0'"),
+            ("quote", b"bytes\n\"7\n", 2, "bytes is '\"7'"),
             ("blank", b"bytes\n1\n\n2\n", 3, "bytes is ''"),
             ("marked", b"\xef\xbb\xbfsize\n1\n", 1, "allowed: gap_microseconds,bytes"),
             ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, but the header names 1"),

@@ -190,3 +190,26 @@ def test_a_run_of_another_metric_keeps_the_sources_figures(tmp_path: Path) -> No
     study = loaded(tmp_path, STUDY, "sweeps.pool_size.metric=requests_per_second")
     assert study.sweeps[0].metric == "requests_per_second"
     assert {each.metric for each in study.paper} == {"server_cpu_per_connection"}
+
+
+def test_files_of_other_programs_are_read_alike(tmp_path: Path) -> None:
+    """With a byte order mark, other line ends, empty last lines, fields in quotes, and 7.0 for 7."""
+    path = tmp_path / "more.csv"
+    before = loaded_main(tmp_path, GOOD + PAPERS).paper
+    quoted = "".join(",".join(f'"{field}"' for field in line.split(",")) + "\n" for line in MORE.splitlines())
+    for changed in (
+        "\ufeff" + MORE,
+        "\ufeff" + quoted,
+        MORE.replace("\n", "\r\n"),
+        MORE + "\n\n",
+        MORE.rstrip(),
+        quoted,
+        MORE.replace("7", "7.0"),
+    ):
+        path.write_bytes(changed.encode())
+        assert loaded_main(tmp_path, GOOD + PAPERS).paper == before
+
+
+def test_overrides_may_write_whole_numbers_with_a_fraction(tmp_path: Path) -> None:
+    plain, fraction = (loaded_main(tmp_path, GOOD, f"load.processes={text}") for text in ("3", "3.0"))
+    assert plain.digest == fraction.digest

@@ -276,3 +276,23 @@ def test_names_in_words() -> None:
     assert "'prefork'" in suggest("preforc", ["prefork"])
     assert suggest("preforc", ["prefork"], "known: prefork").endswith("known: prefork")
     assert suggest("zzz", ["prefork"]) == ""
+
+
+def test_files_of_other_editors_are_read_alike(tmp_path: Path) -> None:
+    """With a byte order mark, other line ends, empty last lines, and whole numbers with a fraction of 0."""
+    text = 'size = 200\nshare = 0.5\nname = "a"\n[inner]\nsize = -3\n'
+    path = tmp_path / "file.toml"
+    path.write_text(text)
+    plain = TomlFile(path)
+    for changed in (
+        "\ufeff" + text,
+        text.replace("\n", "\r\n"),
+        text + "\n\n",
+        text.rstrip(),
+        text.replace("200", "200.0").replace("-3", "-3.0"),
+    ):
+        path.write_bytes(changed.encode())
+        found = TomlFile(path)
+        assert found.data == plain.data and found.lines == plain.lines
+        assert type(found.data["size"]) is type(found.data["inner"]["size"]) is int
+    assert type(plain.data["share"]) is float

@@ -27,7 +27,7 @@ from thunderherd.study.file.tables import (
     SweepTable,
 )
 from thunderherd.toml.cpus import CPU_LIST
-from thunderherd.toml.file import KeyPath, suggest
+from thunderherd.toml.file import KeyPath, suggest, toml_data
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
@@ -47,7 +47,7 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
 def _value(where: str, value: str) -> Any:
     if "\n" not in value:
         try:
-            return tomllib.loads(f"value = {value}")["value"]
+            return toml_data(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value) or CPU_LIST.fullmatch(value):
                 return value

@@ -22,6 +22,9 @@ from thunderherd.toml.lines import locate
 
 Form = TypeVar("Form", bound=BaseModel)
 
+LARGEST_EXACT = 2**53
+"""The largest number up to which a real number has each whole number."""
+
 
 class TomlFile:
     """One TOML file as read: its data, and the line of each key.
@@ -47,7 +50,7 @@ class TomlFile:
         self.path, self.area = path, area
         self._text = text = read_text(path) if text is None else text
         try:
-            self.data: dict[str, Any] = tomllib.loads(text)
+            self.data = toml_data(text)
         except tomllib.TOMLDecodeError as error:
             where = f"{path}:{_line_of_syntax_error(error, text)}"
             raise UserError(f"not valid TOML: {error}", code=f"{area}.not_toml", where=where) from None
@@ -64,10 +67,20 @@ class TomlFile:
         return f"{self.path}:{self.lines.get(key, 1)}"
 
 
+def toml_data(text: str) -> dict[str, Any]:
+    """Return the data of a TOML text, in which 200.0 is the whole number 200; raise TOMLDecodeError."""
+    return tomllib.loads(text, parse_float=_whole_or_real)
+
+
+def _whole_or_real(text: str) -> int | float:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) <= LARGEST_EXACT else value
+
+
 def read_text(path: Path) -> str:
-    """Return the text of a file; raise UserError if it cannot be read."""
+    """Return the text of a file without a byte order mark; raise UserError if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"not UTF-8 text (byte {error.start})"
         raise UserError(
