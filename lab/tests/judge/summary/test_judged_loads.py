@@ -43,6 +43,7 @@ def written(folder: Path, name: str, line: Line, factor: float = 1.0, blocks: in
         copy["elapsed_ns"] = int(copy["elapsed_ns"] * slower)
         copy["started_monotonic_ns"] += 1_000_000_000_000 * number + draws.randrange(10**9)
         copy["ended_monotonic_ns"] = copy["started_monotonic_ns"] + copy["elapsed_ns"]
+        copy["user_ns"] = int(copy["user_ns"] * slower)
         copy["system_ns"] = int((copy["system_ns"] + 10_000_000) * slower)
         for part in ("p50_ns", "p99_ns"):
             copy["latency"][part] = int(copy["latency"][part] * slower)
