@@ -68,6 +68,8 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
         return Unit(connections, seconds_per(connections))
     found = known_metric(name, counters)
     plain = found.unit if found else ""
+    if not plain and counters.get(name.partition(".")[2]) == "bytes":
+        plain = "bytes"
     if plain == RATE:
         return Unit(1, "/s")
     if plain == SHARE:

@@ -52,7 +52,7 @@ def test_every_counter_and_derived_figure_has_a_row_per_side() -> None:
         assert heads(table) == ["prefork", "twin", "slowed"]
         expected = [
             "CPU cycles per request", "instructions per request", "dTLB-load-misses per request",
-            "bus cycles", "task clock per request (µs)", "memory (bytes)", "CPUs utilized",
+            "bus cycles", "task clock per request (µs)", "memory (KiB)", "CPUs utilized",
             "instructions per cycle",
         ]  # fmt: skip
         assert [head for head in found if head in expected] == expected

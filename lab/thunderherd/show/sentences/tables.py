@@ -150,6 +150,8 @@ CHECK = re.compile(
 )
 """A failed check of a load; what follows its limit is in the report."""
 
+SHARES = re.compile(r"[\d.]+(?: to [\d.]+)?")
+
 CHECKS = {
     "cut_window": "all clients gave up before the window ended",
     "no_reply": "no reply came in the window: make it longer",
@@ -164,12 +166,20 @@ CHECKS = {
 """What a failed check of a load means, and what to change."""
 
 
+def _in_percent(text: str) -> str:
+    """Writes shares in percent: `0.012 to 0.85` as `1.2 to 85 %`. Times stay."""
+    if not SHARES.fullmatch(text):
+        return text
+    return " to ".join(f"{100 * float(share):.3g}" for share in text.split(" to ")) + " %"
+
+
 def without_meaning(reason: str) -> str:
     """Says in short what the failed check of a load means that made a trial invalid."""
 
     def short(found: re.Match[str]) -> str:
         words = CHECKS.get(found["name"])
-        return words.format(**found.groupdict()) if words else found[0].removesuffix(found["meaning"] or "")
+        figures = {name: _in_percent(found[name]) for name in ("value", "limit")}
+        return words.format(**figures) if words else found[0].removesuffix(found["meaning"] or "")
 
     return CHECK.sub(short, reason)
 

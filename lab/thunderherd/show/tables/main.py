@@ -207,7 +207,7 @@ METRIC_HEADS = {
     "server_cpu_per_byte": "CPU/byte",
     "machine_cpu_per_byte": "Machine CPU/byte",
     "requests_per_second": "Requests/s",
-    "server.memory": "Memory (bytes)",
+    "server.memory": "Memory",
     "latency_p99_seconds": "p99",
     "latency_p90_seconds": "p90",
     "latency_p50_seconds": "p50",
