@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made.left_processes import left_of
 
 from thunderherd.engine.client import EngineError, ForeignServer
 
@@ -28,19 +29,6 @@ pytestmark = pytest.mark.usefixtures("use_engine")
 
 def python(code: str, **more: object) -> ForeignServer:
     return ForeignServer([sys.executable, "-c", code], name="own", **more)  # type: ignore[arg-type]
-
-
-def left_of(mark: str) -> list[str]:
-    """The command lines of living processes that contain `mark`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if mark in words:
-            found.append(words)
-    return found
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made.left_processes import left_of
 from made.refusals import refused
 
 from thunderherd.cli.run import _refuse_commands
@@ -85,19 +86,6 @@ def python(code: str) -> list[str]:
 
 def own(more: int = 0) -> list[str]:
     return [sys.executable, "client.py", "{host}", "{port}", "{clients}", "{duration}", str(more)]
-
-
-def left_of(mark: str) -> list[str]:
-    """The command lines of living processes that contain `mark`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if mark in words:
-            found.append(words)
-    return found
 
 
 @pytest.mark.parametrize("tool", TOOLS)
