@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made.left_processes import left_of
+from made.interrupted import left_of
 
 from thunderherd.engine.client import EngineError, ForeignServer
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made.left_processes import left_of
+from made.interrupted import left_of
 from made.refusals import refused
 
 from thunderherd.cli.run import _refuse_commands
