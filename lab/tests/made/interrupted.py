@@ -1,4 +1,4 @@
-"""A study that is interrupted."""
+"""A study that is interrupted, and the processes that one may leave behind."""
 
 from __future__ import annotations
 
