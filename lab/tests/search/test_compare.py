@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from thunderherd.records.summary import Estimate, Summary
 from thunderherd.search import compare_study
 from thunderherd.search.compare_study import CompareStudies, Piloted, cheapest
 from thunderherd.search.request import CompareRequest
-from thunderherd.show.sentences.compared import metric_answers, to_know, worse_than_first
+from thunderherd.show.sentences.compared import merged, metric_answers, to_know, worse_than_first
 from thunderherd.show.tables.main import metrics_table
 from thunderherd.show.terminal.compared import print_compared
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -90,6 +91,7 @@ def test_comparison_judges_cost_throughput_memory_and_latency_as_one_family(
         "requests_per_second",
         "server.memory",
     )
+    assert "memory" in study.measure.counters
     (sweep,) = study.sweeps
     assert (sweep.metric, *sweep.further_metrics) == ("latency_p99_seconds", "latency_p50_seconds")
     assert len(study.comparisons) == 3 * 6
@@ -150,6 +152,32 @@ def test_server_and_clients_get_half_of_the_cpus_each_unless_typed(offered: Cata
     assert on_veth == {"kind": "veth", "server_cpus": [0, 1], "client_cpus": [2, 3]}
 
 
+@pytest.mark.parametrize(("clients", "per_connection"), [(511, False), (512, True)])
+def test_memory_is_compared_per_connection_where_the_kernel_resolves_it(
+    offered: Catalogue, tmp_path: Path, clients: int, per_connection: bool
+) -> None:
+    study = compared(offered, tmp_path, settings=(("clients", str(clients)),))
+    expected = "server.memory_per_connection" if per_connection else "server.memory"
+    assert expected in study.measure.further_metrics and "memory" in study.measure.counters
+
+
+@pytest.mark.parametrize(
+    ("used", "server", "threads"),
+    [(None, [0, 1], 2), (0.6, [0], 3), (0.99, [0, 1], 2), (2.0, [0, 1], 2), (0.0, [0], 3)],
+)
+def test_clients_that_limit_get_the_cpus_that_no_server_uses(
+    offered: Catalogue, used: float | None, server: list[int], threads: int
+) -> None:
+    of = studies(offered)
+    found = of.comparison(replace(piloted(of), server_cpus=used), 55.0)
+    rest = [cpu for cpu in range(4) if cpu not in server]
+    assert found["lab"] == {"server_cpus": server, "client_cpus": rest}
+    assert found["load"]["settings"]["threads"] == threads
+    typed = studies(offered, lab=("server_cpus=[0, 1]", "client_cpus=[2, 3]"))
+    kept = typed.comparison(replace(piloted(typed), server_cpus=used), 55.0)
+    assert kept["lab"] == {"server_cpus": [0, 1], "client_cpus": [2, 3]}
+
+
 def test_one_cpu_is_shared(offered: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare_study.os, "sched_getaffinity", lambda _: {0})
     of = studies(offered)
@@ -181,6 +209,11 @@ def test_contender_is_a_name_with_settings(offered: Catalogue, tmp_path: Path) -
     assert (
         by_name["epoll_wait_spin"].settings["wait"] == "spin" and by_name["epoll"].settings["wait"] == "sleep"
     )
+    assert [each.label for each in study.main] == [
+        "epoll",
+        "epoll,wait=spin",
+        "reuseport,pool=2,primitive=writev",
+    ]
     third = by_name["reuseport_pool_2_writev"]
     assert (third.design, third.settings["pool"], third.primitive) == ("reuseport", 2, "writev")
 
@@ -192,7 +225,8 @@ def test_server_that_serves_one_at_a_time_gets_a_worker_for_each_connection(
     assert {each.settings["pool"] for each in study.contenders if each.base == "prefork"} == {64}
     few = compared(offered, tmp_path, settings=(("connections", "per_request"),))
     assert {each.settings["pool"] for each in few.contenders if each.base == "prefork"} == {15}
-    assert "server.memory" not in few.measure.further_metrics
+    assert not few.measure.counters
+    assert not [each for each in few.measure.further_metrics if each.startswith("server.memory")]
 
 
 def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, tmp_path: Path) -> None:
@@ -304,6 +338,17 @@ def test_no_significant_difference_is_said_and_equivalence_too(study: Study) -> 
     summary = summary_of(study, {"iterative": 1000.0, "prefork": 1001.0})
     rate = metric_answers(summary)[1]
     assert (rate.best and "differ" in rate.sentence) or "equivalent" in rate.sentence
+
+
+def test_metrics_without_a_verdict_for_one_reason_share_a_sentence(study: Study) -> None:
+    answers = metric_answers(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=12))
+    assert len(answers) == 2 and len({each.why_none for each in answers}) == 1
+    (one,) = merged(answers)
+    assert all(each.subject.lower() in one.sentence.lower() for each in answers)
+    assert one.sentence.count(one.why_none) == 1 and not one.best
+    decided = metric_answers(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}))
+    assert merged(decided) == decided
+    assert merged([*decided, *answers]) == [*decided, one]
 
 
 def test_limited_rate_is_a_lower_bound_without_a_verdict(study: Study) -> None:

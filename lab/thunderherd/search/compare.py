@@ -14,11 +14,19 @@ from pathlib import Path
 from statistics import geometric_mean, mean, median
 from typing import TYPE_CHECKING
 
-from thunderherd.search.compare_study import BACK_END, PILOT_MILLISECONDS, CompareStudies, Piloted, cheapest
+from thunderherd.search.compare_study import (
+    BACK_END,
+    CPU_PER_REQUEST,
+    PILOT_MILLISECONDS,
+    CompareStudies,
+    Piloted,
+    cheapest,
+)
 from thunderherd.search.knee_study import requests_per_second
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.stages import Stages
 from thunderherd.study.defaults import WARM_UP_SHARE
+from thunderherd.trial.load_validity import is_client_limited
 
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary, TrialRecord
@@ -126,7 +134,21 @@ def _piloted(request: CompareRequest, run: Path) -> Piloted:
     }
     window = PILOT_MILLISECONDS / 1000 * (1 + WARM_UP_SHARE)
     took = [trial.wall_seconds for trial in trials]
-    return Piloted(chosen, rates, max(0.05, mean(took) - window), sum(took))
+    measured = [trial for base in bases for trial in by_place[base, chosen]]
+    return Piloted(chosen, rates, max(0.05, mean(took) - window), sum(took), _server_cpus(measured))
+
+
+def _server_cpus(trials: Sequence[TrialRecord]) -> float | None:
+    """Return the most CPUs that a server used; None if no trial was limited by its clients, or if unknown."""
+    if not any(is_client_limited(trial.loads) for trial in trials):
+        return None
+    used = []
+    for trial in trials:
+        cost = trial.metrics.get(CPU_PER_REQUEST) if trial.metrics else None
+        if cost is None:
+            return None
+        used.append(cost * requests_per_second(trial.loads))
+    return max(used)
 
 
 def _cost(trials: Sequence[TrialRecord]) -> float:

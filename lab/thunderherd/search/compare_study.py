@@ -29,7 +29,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
-from thunderherd.search.contenders import Basis, contender, scheme_of, with_workers
+from thunderherd.search.contenders import Basis, contender, is_foreign, scheme_of, with_workers
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -61,6 +61,10 @@ BYTES, MESSAGE_SIZE = "bytes", "message_size"
 """The size of a reply or message, and the setting of it in a stream."""
 MEMORY = "memory"
 """The counter of the server's memory."""
+MEMORY_OF_SERVER, MEMORY_PER_CONNECTION = f"server.{MEMORY}", f"server.{MEMORY}_per_connection"
+FEWEST_CONNECTIONS = 512
+"""The number of connections from which memory is compared per connection. The kernel charges memory in steps
+of up to 64 pages per CPU, so with fewer connections only the memory of the whole server can be told apart."""
 
 OPTIONS = (
     "workload", "clients", "bytes", "primitive", "receive", "lab", "budget", "fail-if-slower", "save", "open",
@@ -71,6 +75,8 @@ OPTIONS = (
 CHOSEN = {"cpus": "CPUs of both sides", "port": "ports", "listen": "addresses", "connect": "addresses"}
 """Options of `serve` and `load` whose values the command chooses."""
 
+FULL = 0.9
+"""The share of a CPU's time from which it counts as used."""
 SHARE_OF_CAPACITY = 0.5
 """The common rate as a share of what the slowest contender can do in a closed loop."""
 PILOT_MILLISECONDS = 200
@@ -96,13 +102,15 @@ class Piloted:
     """What the pilot found.
 
     These are the back end to use (empty: the usual one), each contender's requests a second with it, the time
-    that a trial takes beyond its window, and the time of all its trials.
+    that a trial takes beyond its window, and the time of all its trials. `server_cpus` is the number of CPUs
+    that the busiest server used if the clients were the limit; None if they were not, or if it is unknown.
     """
 
     back_end: str
     capacities: Mapping[str, float]
     overhead_seconds: float
     seconds: float = 0.0
+    server_cpus: float | None = None
 
     @property
     def rate(self) -> int:
@@ -155,16 +163,20 @@ class CompareStudies:
         labels = [each.get("label", each["name"]) for each in self.contenders]
         schedule = self.schedule(piloted, budget_seconds)
         metric, *further = self._metrics()
-        counters = {"counters": [MEMORY]} if f"server.{MEMORY}" in further else {}
+        counters = {"counters": [MEMORY]} if {MEMORY_OF_SERVER, MEMORY_PER_CONNECTION} & {*further} else {}
+        lab = self._divided_lab(piloted)
         study = {
             **self._shared(),
+            "lab": lab,
             "name": "-".join([self.request.command, *(name.replace("_", "-") for name in names)])[:80].rstrip(
                 "-"
             ),
             "title": f"{' and '.join(labels)}: workload {self._workload.name}",
             "measure": {"metric": metric, "further_metrics": further, "limits": "0", **counters},
             "load": self._load(
-                schedule.milliseconds, {BACK_END: piloted.back_end} if piloted and piloted.back_end else {}
+                schedule.milliseconds,
+                {BACK_END: piloted.back_end} if piloted and piloted.back_end else {},
+                lab,
             ),
             "sizes": {
                 SIZE: {
@@ -280,6 +292,16 @@ class CompareStudies:
     def _shared(self) -> dict[str, Any]:
         return {"server": self._server, "lab": self._lab}
 
+    def _divided_lab(self, piloted: Piloted | None) -> dict[str, Any]:
+        """The lab, with the server's unused CPUs for the clients if the clients were the pilot's limit."""
+        server, clients = (self._lab.get(f"{side}_cpus") for side in ("server", "client"))
+        if piloted is None or piloted.server_cpus is None or "server_cpus" in self.request.lab_keys():
+            return self._lab
+        if not isinstance(server, list) or not isinstance(clients, list):
+            return self._lab
+        used = max(1, math.ceil(piloted.server_cpus / FULL))
+        return {**self._lab, "server_cpus": server[:used], "client_cpus": [*server[used:], *clients]}
+
     @cached_property
     def _lab(self) -> dict[str, Any]:
         """The lab as typed; if it names no CPUs, the server gets half of them and the clients the others."""
@@ -290,11 +312,11 @@ class CompareStudies:
             lab |= {"server_cpus": usable[:half], "client_cpus": usable[half:]}
         return lab
 
-    @property
-    def _client_cpus(self) -> int:
+    @staticmethod
+    def _client_cpus(lab: Mapping[str, Any]) -> int:
         """The number of CPUs that only the clients use; 0 if they share the server's."""
-        server, clients = (without_ranges(self._lab.get(f"{side}_cpus")) for side in ("server", "client"))
-        if self._lab.get("placement") == "apart":
+        server, clients = (without_ranges(lab.get(f"{side}_cpus")) for side in ("server", "client"))
+        if lab.get("placement") == "apart":
             return max(0, len(os.sched_getaffinity(0)) - 1)
         if not isinstance(server, list) or not isinstance(clients, list):
             return 0
@@ -351,9 +373,11 @@ class CompareStudies:
         }
         return {"workload": self._workload.name, **ways, **({"settings": settings} if settings else {})}
 
-    def _load(self, milliseconds: int, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _load(
+        self, milliseconds: int, more: Mapping[str, Any], lab: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         known = self._basis.settings_of_load({})
-        threads = max(1, min(self._client_cpus, self._clients))
+        threads = max(1, min(self._client_cpus(self._lab if lab is None else lab), self._clients))
         settings = {
             "clients": self._clients,
             **({CONNECTIONS: KEPT} if has_persistent(known) else {}),
@@ -372,7 +396,7 @@ class CompareStudies:
     @cached_property
     def _named(self) -> list[dict[str, Any]]:
         """The contenders as typed, before the settings that all of them get."""
-        found = self._each_named([contender(typed, self._basis, {}) for typed in self.request.contenders])
+        found = self._each_named([self._labelled(typed) for typed in self.request.contenders])
         names = [table["name"] for table in found]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise self.request.refusal(
@@ -383,17 +407,22 @@ class CompareStudies:
             )
         return found
 
+    def _labelled(self, typed: str) -> dict[str, Any]:
+        """The table of a contender, which the output calls as it was typed."""
+        table = contender(typed, self._basis, {})
+        return {**table, "label": typed} if typed != table["name"] else table
+
     def _each_named(self, tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Number the names of commands and URLs that another contender has, too.
 
         The same command keeps its name, so that it is refused.
         """
-        taken = {each["name"] for each in tables if "label" not in each}
+        taken = {each["name"] for each in tables if not is_foreign(each)}
         named: dict[str, str] = {}
         for table in tables:
-            label, name = table.get("label"), table["name"]
-            if label is None:
+            if not is_foreign(table):
                 continue
+            label, name = table["label"], table["name"]
             names = (name, *(f"{name}_{number}" for number in range(2, len(tables) + 2)))
             named.setdefault(label, next(each for each in names if each not in taken))
             table["name"] = named[label]
@@ -445,7 +474,7 @@ class CompareStudies:
         is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
         is_running = any("url" in table for table in self._named)
         if is_kept and not is_running and memory is not None and memory.available:
-            found.append(f"server.{MEMORY}")
+            found.append(MEMORY_PER_CONNECTION if self._clients >= FEWEST_CONNECTIONS else MEMORY_OF_SERVER)
         return found
 
     def _at_common_rate(self, piloted: Piloted, names: Sequence[str], milliseconds: int) -> dict[str, Any]:
@@ -457,13 +486,14 @@ class CompareStudies:
         enough = [each for each in percentiles if requests >= METRICS[each].fewest_requests]
         enough = enough or ["latency_mean_seconds"]
         further = [each for each in enough[1:] if each == "latency_p50_seconds"]
+        has_own_cpus = self._client_cpus(self._lab) > 0
         # A server that waits otherwise costs little at its full rate, and much at a low one.
         further += [CPU_PER_REQUEST] if given else []
         settings = {
             "load.kind": self._open.name,
             "load.settings.rate": rate,
             # A sleeping load is late by a wake-up, which on many machines is later than a load may be.
-            **({"load.settings.wait": self.catalogue.never_sleeps["wait"]} if self._client_cpus else {}),
+            **({"load.settings.wait": self.catalogue.never_sleeps["wait"]} if has_own_cpus else {}),
             **{
                 f"load.settings.{name}": value
                 for name, value in self._given["load"].items()

@@ -33,6 +33,14 @@ def test_percent_below_twice_and_a_factor_from_there_on(
     assert (lead.amount, lead.interval) == (amount, interval)
 
 
+@pytest.mark.parametrize(("low", "is_factor"), [(0.49, True), (0.51, False), (None, False)])
+def test_an_interval_that_begins_below_a_half_has_factors(low: float | None, is_factor: bool) -> None:
+    """Percentages of such an interval are below −100 %."""
+    lead = Lead(P99, "a", "b", 1.1, low, 3.2)
+    assert lead.is_factor == is_factor
+    assert ("%" in lead.in_short()) != is_factor and ("−" in lead.interval) == (low == 0.51)
+
+
 def test_open_intervals_have_their_known_end() -> None:
     ends = [(None, None), (1.1, None), (None, 1.5)]
     found = [Lead(RATE, "a", "b", 1.3, low, high).interval for low, high in ends]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from thunderherd.metrics.table import PAYLOAD_RATE
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
@@ -18,6 +18,7 @@ __all__ = [
     "compared_in_words",
     "head_and_phrase",
     "labels_of",
+    "merged",
     "metric_answers",
     "to_know",
     "worse_than_first",
@@ -42,6 +43,7 @@ PHRASES = {
     "requests_per_second": ("Throughput", "answers {} requests per second"),
     PAYLOAD_RATE: ("Throughput", "moves {} bytes per second"),
     "server.memory": ("Memory", "holds {} memory"),
+    "server.memory_per_connection": ("Memory per connection", "uses {} memory per connection"),
     "latency_p99_seconds": ("p99 latency", "has {} p99 latency"),
     "latency_p90_seconds": ("p90 latency", "has {} p90 latency"),
     "latency_p50_seconds": ("Median latency", "has {} median latency"),
@@ -63,6 +65,10 @@ class MetricAnswer:
     sentence: str
     best: tuple[str, ...]
     pairs: tuple[PairSummary, ...]
+    subject: str = ""
+    """The metric and the point; empty if there is a comparison."""
+    why_none: str = ""
+    """Why nothing was compared; empty if there is a comparison."""
 
     @property
     def better(self) -> tuple[str, ...]:
@@ -102,9 +108,29 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     where = f" {_lower_first(sweep.title)}" if sweep else ""
     if shown:
         text, best = compared_in_words(shown, name, summary.study.blocks, where)
-    else:
-        text, best = f"{head}{where}: no verdict. {_why_none(summary, own, name)}", []
-    return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+        return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
+    subject, why = printable(f"{head}{where}"), printable(_why_none(summary, own, name))
+    return MetricAnswer(name, place[0], head, _no_verdict([subject], why), (), tuple(pairs), subject, why)
+
+
+def _no_verdict(subjects: Sequence[str], why: str) -> str:
+    first, *others = subjects
+    return f"{listed([first, *map(_as_noun, others)])}: no verdict. {why}"
+
+
+def merged(answers: Sequence[MetricAnswer]) -> list[MetricAnswer]:
+    """Merges answers that have no verdict for the same reason into one sentence, where the first stands."""
+    by_reason: dict[str, list[str]] = {}
+    for each in answers:
+        if each.why_none:
+            by_reason.setdefault(each.why_none, []).append(each.subject)
+    found = [each for each in answers if not each.why_none or each.subject == by_reason[each.why_none][0]]
+    return [
+        replace(each, sentence=_no_verdict(by_reason[each.why_none], each.why_none))
+        if each.why_none
+        else each
+        for each in found
+    ]
 
 
 def compared_in_words(
@@ -134,6 +160,11 @@ def labels_of(summary: Summary) -> dict[str, str]:
     return {each.base: each.base for each in summary.contenders} | {
         each.base: each.label for each in summary.contenders if each.sweep is None
     }
+
+
+def _as_noun(head: str) -> str:
+    """Gives the head of a sentence as it stands inside one."""
+    return head if head[:1].islower() or head[1:2].isupper() else _lower_first(head)
 
 
 def _lower_first(text: str) -> str:
@@ -176,7 +207,7 @@ def _compared(
     decided = [pair for pair in others if pair.verdict in ("faster", "slower")]
     level = [_other(pair, first) for pair in others if pair.verdict == "equivalent"]
     unclear = [pair for pair in others if pair.verdict == "undecided"]
-    noun = head if head[:1].islower() or head[1:2].isupper() else _lower_first(head)
+    noun = _as_noun(head)
     parts = []
     if decided:
         leads = [_lead(pair, first, name) for pair in reversed(decided)][:MOST_OTHERS]

@@ -26,7 +26,8 @@ class Lead:
 
     @property
     def is_factor(self) -> bool:
-        return self.ratio >= FACTOR_FROM
+        """True from twice on, and if the interval is so wide that it begins below a half."""
+        return self.ratio >= FACTOR_FROM or (self.low is not None and self.low < 1 / FACTOR_FROM)
 
     @property
     def more_is_better(self) -> bool:

@@ -208,6 +208,7 @@ METRIC_HEADS = {
     "machine_cpu_per_byte": "Machine CPU/byte",
     "requests_per_second": "Requests/s",
     "server.memory": "Memory",
+    "server.memory_per_connection": "Memory/conn",
     "latency_p99_seconds": "p99",
     "latency_p90_seconds": "p90",
     "latency_p50_seconds": "p50",

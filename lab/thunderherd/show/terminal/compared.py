@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from thunderherd.records.summary import Summary
-from thunderherd.show.sentences.compared import metric_answers, to_know
+from thunderherd.show.sentences.compared import merged, metric_answers, to_know
 from thunderherd.show.tables.main import metrics_table
 from thunderherd.show.terminal.result_page import ResultPage, print_result
 from thunderherd.text.layout import Sentence
@@ -23,7 +23,7 @@ def print_compared(
     if any(each.is_undecided and any(pair.ratio for pair in each.pairs) for each in answers):
         following = (*following, ("Next", "the same with a longer --budget decides more"))
     page = ResultPage(
-        [Sentence(each.sentence, each.better, each.is_undecided) for each in answers],
+        [Sentence(each.sentence, each.better, each.is_undecided) for each in merged(answers)],
         metrics_table(summary),
         to_know(summary),
         (("Report", "" if report is None else str(report)), *following),
