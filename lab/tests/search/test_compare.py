@@ -441,7 +441,7 @@ def test_comparison_of_two_real_servers(
             "compare",
             *words,
             "--budget",
-            "25s",
+            "21s",
             "--json",
             "--save",
             "kept.toml",
@@ -459,10 +459,10 @@ def test_comparison_of_two_real_servers(
     assert {"requests_per_second", "machine_cpu_per_request", "latency_p50_seconds"} <= by_metric.keys()
     assert (tmp_path / found["report"]).is_file()
     kept = load_study("kept.toml", "quick", [], client.catalogue())
-    assert kept.budget_seconds is not None and kept.budget_seconds < 25
+    assert kept.budget_seconds is not None and kept.budget_seconds < 21
     # A search that has ended is shown again without a trial.
     trials = (tmp_path / "mine/compare/trials.jsonl").read_bytes()
-    again = ["compare", *words, "--budget", "25s", "--json", "--out", "mine", "--seed", "3", "--resume"]
+    again = ["compare", *words, "--budget", "21s", "--json", "--out", "mine", "--seed", "3", "--resume"]
     assert main.run_command(again) == 0
     assert json.loads(capsys.readouterr().out) == found
     assert (tmp_path / "mine/compare/trials.jsonl").read_bytes() == trials

@@ -204,7 +204,7 @@ def _commands(study: Mapping[str, Any]) -> list[str]:
     """Return the commands that the contenders and loads of a study run, each once."""
     tables = [
         *study.get("contenders", []),
-        *(each for sweep in study.get("sweeps", []) for each in sweep["contenders"]),
+        *(each for sweep in study.get("sweeps", []) for each in sweep.get("contenders", [])),
     ]
     own = [each for each in tables if isinstance(each, dict)]
     loads = [each["load"] for each in (study, *own) if "load" in each]

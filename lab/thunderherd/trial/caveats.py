@@ -177,8 +177,10 @@ def client_notes(study: Study) -> Iterator[str]:
         if each.load.client is not None
     }
     if labels:
+        are_all = all(each.load.client is not None for each in study.contenders)
         yield (
-            f"latency and requests are those that the load generator itself reports: {', '.join(labels)}; no "
+            "latency and requests are those that the load generator itself reports: "
+            f"{'all contenders' if are_all else ', '.join(labels)}; no "
             "bytes are compared, and the server may count one more request for each in flight at the end"
         )
 
