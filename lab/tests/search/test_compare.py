@@ -340,6 +340,20 @@ def test_no_significant_difference_is_said_and_equivalence_too(study: Study) -> 
     assert (rate.best and "differ" in rate.sentence) or "equivalent" in rate.sentence
 
 
+def test_an_interval_behind_a_verdict_does_not_include_no_difference(study: Study) -> None:
+    """Holm's method may show a difference that the interval for all comparisons does not."""
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    wide = [
+        pair.model_copy(update={"simultaneous_low": 0.9, "simultaneous_high": 1.3}) for pair in summary.pairs
+    ]
+    cost, _ = metric_answers(summary.model_copy(update={"pairs": wide}))
+    (pair,) = cost.pairs
+    assert pair.verdict in ("faster", "slower") and "(0.0 to " in cost.sentence
+    undecided = [pair.model_copy(update={"verdict": "undecided"}) for pair in wide]
+    cost, _ = metric_answers(summary.model_copy(update={"pairs": undecided}))
+    assert "−" in cost.sentence
+
+
 def test_metrics_without_a_verdict_for_one_reason_share_a_sentence(study: Study) -> None:
     answers = metric_answers(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=12))
     assert len(answers) == 2 and len({each.why_none for each in answers}) == 1

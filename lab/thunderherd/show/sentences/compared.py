@@ -262,6 +262,9 @@ def _lead(pair: PairSummary, name: str, of: str) -> Lead:
         ends = tuple(None if end is None else 1 / end for end in reversed(ends))  # type: ignore[assignment]
     low, ratio, high = ends
     assert ratio is not None, "only pairs with a ratio are shown"
+    if pair.verdict in ("faster", "slower") and low is not None and ratio > 1:
+        # Holm's method, or an earlier look, may exclude 1 where this interval does not.
+        low = max(1.0, low)
     return Lead(of, name, _other(pair, name), ratio, low, high)
 
 
