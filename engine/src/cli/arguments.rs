@@ -195,6 +195,7 @@ fn conform_command() -> Command {
                 .help("When a case needs it, print a line, and read from standard input that the server was stopped"),
         )
         .arg(flag("until-failure").help("End after the first case that fails"))
+        .arg(flag("plain").help("Send only the plainest requests; of HTTP, GET of the path"))
         .arg(flag("allow-remote").help("Send the cases to a server that is not on this machine"))
         .arg(flag("json").help("Print a JSON line for each case"))
         .arg(parent());

@@ -424,6 +424,7 @@ fn conform(matches: &ArgMatches) -> Result<ExitCode> {
         settings,
         control: matches.get_flag("control"),
         until_failure: matches.get_flag("until-failure"),
+        plain: matches.get_flag("plain"),
         json,
     })?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,5 +1,8 @@
 //! A case, as a numbered row.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::conform::chance::Chance;
 use crate::conform::protocol::Protocol;
 use crate::conform::subject::Subject;
@@ -7,6 +10,22 @@ use crate::conform::verdict::{Fault, Verdict};
 
 /// Number of the case that stops the server, which is run last.
 pub const STOPS: u32 = 16;
+
+/// What a load does that only works with a server that passes a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// Whatever the load does.
+    AnyLoad,
+    /// It sends several requests over a connection.
+    KeptConnections,
+    /// It sends requests before the replies to earlier ones.
+    Pipelining,
+    /// Its requests have a body.
+    RequestBody,
+    /// Its method is HEAD.
+    Head,
+}
 
 /// One case.
 pub struct Case {
@@ -20,6 +39,8 @@ pub struct Case {
     pub source: &'static str,
     /// Whether a workload has this case.
     pub applies: fn(&Protocol) -> bool,
+    /// What a load does whose figures are wrong if the case fails; `None` if no load needs it.
+    pub needed_by: Option<Need>,
     /// Runs it. The error is the fault of a rule that a server must keep.
     pub run: fn(&mut Subject<'_>) -> Result<Verdict, Fault>,
 }

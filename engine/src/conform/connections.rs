@@ -15,6 +15,7 @@ pub const CASES: &[Case] = &[
         rule: "A client that resets its connection during a request disturbs no other",
         source: "",
         applies: always,
+        needed_by: None,
         run: reset_in_mid_request,
     },
     Case {
@@ -23,6 +24,7 @@ pub const CASES: &[Case] = &[
         rule: "A client that resets its connection during a reply disturbs no other",
         source: "",
         applies: always,
+        needed_by: None,
         run: reset_in_mid_reply,
     },
     Case {
@@ -31,6 +33,7 @@ pub const CASES: &[Case] = &[
         rule: "A client that takes its replies slowly gets all of them; others may have to wait for it",
         source: "",
         applies: always,
+        needed_by: None,
         run: slow_reader,
     },
     Case {
@@ -39,6 +42,7 @@ pub const CASES: &[Case] = &[
         rule: "A client that sends its request slowly gets its reply; others may have to wait for it",
         source: "",
         applies: always,
+        needed_by: None,
         run: slow_writer,
     },
 ];

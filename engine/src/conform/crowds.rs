@@ -14,6 +14,7 @@ pub const CASES: &[Case] = &[
         rule: "200 clients that are connected at the same time are all served",
         source: "",
         applies: always,
+        needed_by: None,
         run: many_at_once,
     },
     Case {
@@ -22,6 +23,7 @@ pub const CASES: &[Case] = &[
         rule: "After connections have ended, by a close or a reset, descriptors and memory return to their first values",
         source: "",
         applies: always,
+        needed_by: None,
         run: nothing_left,
     },
     Case {
@@ -30,6 +32,7 @@ pub const CASES: &[Case] = &[
         rule: "After SIGTERM the server ends in time, though connections are open, and leaves no process behind",
         source: "",
         applies: always,
+        needed_by: None,
         run: stop_under_load,
     },
 ];

@@ -1,6 +1,6 @@
 //! Where requests and replies of HTTP end, and when connections do (RFC 9112, sections 6, 7 and 9).
 
-use crate::conform::case::Case;
+use crate::conform::case::{Case, Need};
 use crate::conform::heads::{asked, is_http, refused, with_path};
 use crate::conform::http_reply::HttpReply;
 use crate::conform::subject::Subject;
@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
         rule: "A request with both is refused, or read by its chunks; the connection is closed after the reply",
         source: "RFC 9112, section 6.1",
         applies: is_http,
+        needed_by: None,
         run: both_lengths,
     },
     Case {
@@ -21,6 +22,7 @@ pub const CASES: &[Case] = &[
         rule: "A Content-Length that is no number is refused with 400",
         source: "RFC 9112, section 6.3",
         applies: is_http,
+        needed_by: None,
         run: |subject| refused(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1x\r\n\r\nab"),
     },
     Case {
@@ -29,6 +31,7 @@ pub const CASES: &[Case] = &[
         rule: "A request with two different lengths is refused with 400, and the connection is closed",
         source: "RFC 9112, section 6.3",
         applies: is_http,
+        needed_by: None,
         run: two_lengths,
     },
     Case {
@@ -37,6 +40,7 @@ pub const CASES: &[Case] = &[
         rule: "A chunked body is read to its end, or the connection is closed: it is never taken for a request",
         source: "RFC 9112, section 9.3",
         applies: is_http,
+        needed_by: None,
         run: |subject| body(subject, "Transfer-Encoding: chunked", true),
     },
     Case {
@@ -45,6 +49,7 @@ pub const CASES: &[Case] = &[
         rule: "A body is read to its end, or the connection is closed: it is never taken for a request",
         source: "RFC 9112, section 9.3",
         applies: is_http,
+        needed_by: Some(Need::RequestBody),
         run: |subject| body(subject, "Content-Length: ", false),
     },
     Case {
@@ -53,6 +58,7 @@ pub const CASES: &[Case] = &[
         rule: "The reply to HEAD has the head of the reply to GET and no body",
         source: "RFC 9110, section 9.3.2",
         applies: is_http,
+        needed_by: Some(Need::Head),
         run: head,
     },
     Case {
@@ -61,6 +67,7 @@ pub const CASES: &[Case] = &[
         rule: "Without keep-alive, the connection is closed after the reply to HTTP/1.0",
         source: "RFC 9112, section 9.3",
         applies: is_http,
+        needed_by: None,
         run: |subject| closes(subject, "GET {path} HTTP/1.0\r\nHost: h\r\n\r\n"),
     },
     Case {
@@ -69,6 +76,7 @@ pub const CASES: &[Case] = &[
         rule: "After the reply to a request with Connection: close, the connection is closed",
         source: "RFC 9112, section 9.6",
         applies: is_http,
+        needed_by: None,
         run: |subject| closes(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
     },
     Case {
@@ -77,6 +85,7 @@ pub const CASES: &[Case] = &[
         rule: "HTTP/1.1 without Connection: close should keep the connection for another request",
         source: "RFC 9112, section 9.3",
         applies: is_http,
+        needed_by: None,
         run: persistent,
     },
     Case {
@@ -85,6 +94,7 @@ pub const CASES: &[Case] = &[
         rule: "The reply to a request has as many bytes as it says, and is the same again",
         source: "RFC 9112, section 6.3",
         applies: is_http,
+        needed_by: None,
         run: same_again,
     },
 ];

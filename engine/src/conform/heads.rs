@@ -14,6 +14,7 @@ pub const CASES: &[Case] = &[
         rule: "HTTP/1.1 without Host is refused with 400",
         source: "RFC 9112, section 3.2",
         applies: is_http,
+        needed_by: None,
         run: |subject| refused(subject, "GET {path} HTTP/1.1\r\n\r\n"),
     },
     Case {
@@ -22,6 +23,7 @@ pub const CASES: &[Case] = &[
         rule: "A request with more than one Host is refused with 400",
         source: "RFC 9112, section 3.2",
         applies: is_http,
+        needed_by: None,
         run: |subject| refused(subject, "GET {path} HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
     },
     Case {
@@ -30,6 +32,7 @@ pub const CASES: &[Case] = &[
         rule: "White space between a field's name and the colon is refused with 400",
         source: "RFC 9112, section 5.1",
         applies: is_http,
+        needed_by: None,
         run: |subject| refused(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nX-Field : 1\r\n\r\n"),
     },
     Case {
@@ -38,6 +41,7 @@ pub const CASES: &[Case] = &[
         rule: "A field that goes on in the next line is refused with 400, or read with blanks in place of the fold",
         source: "RFC 9112, section 5.2",
         applies: is_http,
+        needed_by: None,
         run: folded_field,
     },
     Case {
@@ -46,6 +50,7 @@ pub const CASES: &[Case] = &[
         rule: "The absolute form of the target is accepted, as clients send it to proxies",
         source: "RFC 9112, section 3.2.2",
         applies: is_http,
+        needed_by: None,
         run: absolute_form,
     },
     Case {
@@ -54,6 +59,7 @@ pub const CASES: &[Case] = &[
         rule: "A target that is too long is refused, with 414 or another status of class 4",
         source: "RFC 9112, section 3",
         applies: is_http,
+        needed_by: None,
         run: long_target,
     },
     Case {
@@ -62,6 +68,7 @@ pub const CASES: &[Case] = &[
         rule: "A method that the server does not know should be refused with 501, or 405",
         source: "RFC 9110, section 9.1",
         applies: is_http,
+        needed_by: None,
         run: unknown_method,
     },
     Case {
@@ -70,6 +77,7 @@ pub const CASES: &[Case] = &[
         rule: "Lines that end with LF alone are refused, or read as if they ended with CR LF",
         source: "RFC 9112, section 2.2",
         applies: is_http,
+        needed_by: None,
         run: bare_line_feeds,
     },
     Case {
@@ -78,6 +86,7 @@ pub const CASES: &[Case] = &[
         rule: "A Host that is no host with an optional port is refused with 400",
         source: "RFC 9112, section 3.2",
         applies: is_http,
+        needed_by: None,
         run: |subject| {
             refused(subject, "GET {path} HTTP/1.1\r\nHost: a/b\r\n\r\n")?;
             refused(subject, "GET {path} HTTP/1.1\r\nHost: a b\r\n\r\n")
@@ -89,6 +98,7 @@ pub const CASES: &[Case] = &[
         rule: "An empty line before the request should be ignored",
         source: "RFC 9112, section 2.2",
         applies: is_http,
+        needed_by: None,
         run: empty_line_first,
     },
 ];

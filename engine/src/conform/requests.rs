@@ -1,6 +1,6 @@
 //! Requests in usual and unusual forms, one client at a time.
 
-use crate::conform::case::{Case, always};
+use crate::conform::case::{Case, Need, always};
 use crate::conform::protocol::Exchange;
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict, bytes, quoted};
@@ -12,6 +12,7 @@ pub const CASES: &[Case] = &[
         rule: "Each request gets its reply and no further byte, whatever its size",
         source: "",
         applies: always,
+        needed_by: Some(Need::AnyLoad),
         run: correct_replies,
     },
     Case {
@@ -20,6 +21,7 @@ pub const CASES: &[Case] = &[
         rule: "After a reply, the next request on the connection gets its reply",
         source: "",
         applies: |protocol| protocol.keeps,
+        needed_by: Some(Need::KeptConnections),
         run: several_requests,
     },
     Case {
@@ -28,6 +30,7 @@ pub const CASES: &[Case] = &[
         rule: "A request gets its reply wherever it is cut into two segments",
         source: "",
         applies: always,
+        needed_by: None,
         run: split_in_two,
     },
     Case {
@@ -36,6 +39,7 @@ pub const CASES: &[Case] = &[
         rule: "A request whose bytes come one by one gets its reply",
         source: "",
         applies: always,
+        needed_by: None,
         run: byte_by_byte,
     },
     Case {
@@ -44,6 +48,7 @@ pub const CASES: &[Case] = &[
         rule: "Requests that come together get their replies in the order of the requests",
         source: "",
         applies: |protocol| protocol.keeps,
+        needed_by: Some(Need::Pipelining),
         run: pipelined,
     },
     Case {
@@ -52,6 +57,7 @@ pub const CASES: &[Case] = &[
         rule: "A client that has sent its request and its end still gets the reply, and then the end",
         source: "",
         applies: always,
+        needed_by: None,
         run: half_closed,
     },
     Case {
@@ -60,6 +66,7 @@ pub const CASES: &[Case] = &[
         rule: "A connection that ends without a request is closed, and others are served",
         source: "",
         applies: always,
+        needed_by: None,
         run: empty,
     },
     Case {
@@ -68,6 +75,7 @@ pub const CASES: &[Case] = &[
         rule: "Bytes that are no request disturb no other client; their connection should be closed",
         source: "",
         applies: always,
+        needed_by: None,
         run: garbage,
     },
     Case {
@@ -76,6 +84,7 @@ pub const CASES: &[Case] = &[
         rule: "A request of 1 MiB gets an error, a reply or the end, and others are served",
         source: "",
         applies: always,
+        needed_by: None,
         run: giant,
     },
 ];

@@ -52,6 +52,8 @@ pub struct Subject<'a> {
     pub protocol: &'static Protocol,
     /// Path of its resource, for a workload that has paths.
     pub path: String,
+    /// Whether every exchange is a short one: the requests that loads send, and no others.
+    pub plain: bool,
     /// Seed of random inputs.
     pub seed: u64,
     /// Longest wait.
@@ -69,6 +71,7 @@ impl<'a> Subject<'a> {
             address,
             protocol,
             path: "/".to_owned(),
+            plain: false,
             seed: 1,
             patience: Duration::from_secs(5),
             host,
@@ -78,6 +81,9 @@ impl<'a> Subject<'a> {
 
     /// Returns a random exchange; the first ones have the sizes at which servers go wrong.
     pub fn exchange(&mut self, number: usize) -> Exchange {
+        if self.plain {
+            return self.short();
+        }
         (self.protocol.exchange)(&self.path, number, &mut self.chance)
     }
 

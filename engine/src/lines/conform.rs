@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::conform::case::Need;
+
 /// A case that `conform --list` prints.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ConformCase {
@@ -18,6 +20,8 @@ pub struct ConformCase {
     pub source: Option<&'static str>,
     /// Workloads that have the case.
     pub workloads: Vec<&'static str>,
+    /// What a load does that only works with a server that passes the case; null if no load needs it.
+    pub needed_by: Option<Need>,
 }
 
 /// A case that was run against a server.

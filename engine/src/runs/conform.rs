@@ -61,6 +61,8 @@ pub struct Plan {
     pub control: bool,
     /// Whether to end after the first case that failed.
     pub until_failure: bool,
+    /// Whether cases that may choose a request send only the plainest one.
+    pub plain: bool,
     /// Whether to print lines for programs.
     pub json: bool,
 }
@@ -76,6 +78,7 @@ pub fn list(json: bool) -> Result<()> {
             rule: case.rule,
             source: source(case),
             workloads: having.map(|protocol| protocol.name).collect(),
+            needed_by: case.needed_by,
         };
         match json {
             true => say_line(&Line::ConformCase(line))?,
@@ -102,6 +105,7 @@ pub fn run(plan: &Plan) -> Result<usize> {
     subject.seed = plan.settings.integer(SEED.name);
     subject.patience = plan.settings.time(PATIENCE.name);
     subject.path = plan.settings.word(PATH.name).to_owned();
+    subject.plain = plan.plain;
     let mut failed = 0;
     for case in cases {
         let began = Instant::now();

@@ -81,6 +81,8 @@ def serve_bytes(each: Connection) -> None:
             each.client.sendall(reply[: count // 2])
             raise Ended
         each.client.sendall(reply)
+        if each.fault == "one_request":
+            raise Ended
 
 
 def serve_http(each: Connection) -> None:

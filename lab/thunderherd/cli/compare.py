@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from thunderherd.cli.options import AsJson, Lab, Out, Overrides, Resume, Seed, check_resume, command_line
+from thunderherd.cli.options import (
+    AsJson,
+    Lab,
+    NoConform,
+    Out,
+    Overrides,
+    Resume,
+    Seed,
+    check_resume,
+    command_line,
+)
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
@@ -87,6 +97,7 @@ def compare(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
+    no_conform: NoConform = False,
 ) -> int:
     """Compare servers on this machine, in CPU, throughput, latency and memory.
 
@@ -135,6 +146,7 @@ def compare(
         out=out,
         resume=resume,
         words=tuple(command_line()),
+        conform=not no_conform,
     )
     summary, run = run_comparison(request)
     if save is not None:

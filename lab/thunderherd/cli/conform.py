@@ -61,6 +61,13 @@ def conform(
             show_default=False,
         ),
     ] = 5.0,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="Send only the plainest requests, as loads do: of HTTP, GET (default: also others).",
+        ),
+    ] = False,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="File for JUnit XML (default: none)."),
@@ -82,7 +89,7 @@ def conform(
     from thunderherd.text.layout import make_console
 
     chosen = typed_server(server, workload, catalogue())
-    found = conformance(chosen, numbers=numbers, seed=seed, patience=patience)
+    found = conformance(chosen, numbers=numbers, seed=seed, patience=patience, plain=plain)
     if as_json:
         print(json.dumps(for_programs(found), indent=2))
     else:

@@ -52,6 +52,12 @@ Resume = Annotated[
         "--resume", help="Continue the unfinished run or search in --out (default: start a new one)."
     ),
 ]
+NoConform = Annotated[
+    bool,
+    typer.Option(
+        "--no-conform", help="Time servers that are not ours without checking their replies (default: check)."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (default: text).")]
 
 

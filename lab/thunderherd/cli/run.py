@@ -10,6 +10,7 @@ import typer
 
 from thunderherd.cli.options import (
     Lab,
+    NoConform,
     Out,
     Overrides,
     ResultsDirectory,
@@ -55,6 +56,7 @@ def run(
         typer.Option("--profile", help="Sample call stacks in extra trials (default: as in the study)."),
     ] = False,
     resume: Resume = False,
+    no_conform: NoConform = False,
     show_defaults: Annotated[
         bool,
         typer.Option(
@@ -126,7 +128,9 @@ def run(
     from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)
-    summary = run_study(resolved, directory, seed=seed, resume=resume, command=command_line())
+    summary = run_study(
+        resolved, directory, seed=seed, resume=resume, command=command_line(), conform=not no_conform
+    )
     console = make_console()
     try:
         # Before the table: a reader of the table may leave early (`| head`), and the report must exist then.

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from thunderherd.cli.options import Lab, Out, Overrides, Resume, Seed, check_resume, command_line
+from thunderherd.cli.options import Lab, NoConform, Out, Overrides, Resume, Seed, check_resume, command_line
 from thunderherd.errors import UserError
 
 __all__ = ["crossover", "knee"]
@@ -81,6 +81,7 @@ def crossover(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
+    no_conform: NoConform = False,
 ) -> int:
     """Find the size from which A beats B.
 
@@ -118,6 +119,7 @@ def crossover(
         out=out,
         resume=resume,
         words=tuple(command_line()),
+        conform=not no_conform,
     )
     return find_crossover(request)
 
@@ -184,6 +186,7 @@ def knee(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
+    no_conform: NoConform = False,
 ) -> int:
     """Find the highest rate at which designs meet a latency goal.
 
@@ -211,5 +214,6 @@ def knee(
         out=out,
         resume=resume,
         words=tuple(command_line()),
+        conform=not no_conform,
     )
     return find_knees(request)

@@ -25,6 +25,7 @@ class Conformance:
     tested: Tested
     seed: int
     cases: tuple[Conformed, ...]
+    plain: bool = False
 
     def of(self, *verdicts: str) -> list[Conformed]:
         """Return the cases with one of these verdicts."""
@@ -39,7 +40,8 @@ class Conformance:
         """Return the command that runs a case again with the same inputs."""
         workload = "" if self.tested.kind == "url" else f" --workload {self.tested.workload}"
         typed = shlex.quote(self.tested.typed)
-        return f"thunderherd conform {typed}{workload} --case {case.number} --seed {self.seed}"
+        plain = " --plain" if self.plain else ""
+        return f"thunderherd conform {typed}{workload} --case {case.number} --seed {self.seed}{plain}"
 
 
 @dataclass
@@ -51,9 +53,11 @@ class _Run:
 
 
 def conformance(
-    server: Tested, *, numbers: Sequence[int] = (), seed: int = 1, patience: float = 5.0
+    server: Tested, *, numbers: Sequence[int] = (), seed: int = 1, patience: float = 5.0, plain: bool = False
 ) -> Conformance:
     """Run the cases of these numbers (default: all) against a server. Main thread only.
+
+    With `plain`, they send only the plainest requests, as loads do.
 
     Raise `UserError` for a number that the workload has not, and `EngineError` if the server does not start.
     """
@@ -63,11 +67,11 @@ def conformance(
             hint = f"known: {', '.join(map(str, known))}"
             message = f"workload {server.workload} has no case {number}"
             raise UserError(message, code="conform.unknown_case", hint=hint, where="conform")
-    conforming = Conforming(server.workload, server.path, seed, patience)
+    conforming = Conforming(server.workload, server.path, seed, patience, plain)
     run = _Run([*(dict.fromkeys(numbers) or known)])
     while run.left:
         _run_until_failure(run, server, conforming)
-    return Conformance(server, seed, tuple(sorted(run.cases, key=lambda each: each.number)))
+    return Conformance(server, seed, tuple(sorted(run.cases, key=lambda each: each.number)), plain)
 
 
 def _run_until_failure(run: _Run, tested: Tested, conforming: Conforming) -> None:

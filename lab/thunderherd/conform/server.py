@@ -6,14 +6,18 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import ForeignServer, Server
 from thunderherd.errors import UserError
+from thunderherd.labs import loopback
 from thunderherd.study.foreign import PORT, URL, WEB_PORT, command_words, has_paths, is_command
+from thunderherd.study.resolved import Foreign
 from thunderherd.toml.file import show, suggest, unknown
+from thunderherd.trial.folder import filled_in
 
 __all__ = ["Tested", "typed_server"]
 
@@ -29,7 +33,12 @@ class Tested:
     """Where a running server listens."""
     path: str | None = None
     """The path of a resource that it has; None for a workload without paths."""
-    command: tuple[str, ...] = ()
+    server: Foreign | None = None
+    """How a command is started."""
+
+    def __hash__(self) -> int:
+        """The server is no part: it has a dictionary."""
+        return hash((self.typed, self.workload, self.address, self.path))
 
     @property
     def is_started(self) -> bool:
@@ -39,14 +48,24 @@ class Tested:
     @contextlib.contextmanager
     def started(self) -> Iterator[ForeignServer | Server]:
         """Start it, or watch the running one, for the duration of the block. Main thread only."""
-        server: ForeignServer | Server
-        if self.kind == "design":
-            server = Server(self.typed, workload=self.workload)
-        elif self.kind == "command":
-            server = ForeignServer(self.command, name=self.command[0])
-        else:
-            server = ForeignServer(name=self.typed, address=self.address)
-        with server:
+        with contextlib.ExitStack() as held:
+            server: ForeignServer | Server
+            if self.kind == "design":
+                server = Server(self.typed, workload=self.workload)
+            elif self.kind == "command":
+                assert self.server is not None, "a command has its words"
+                made = held.enter_context(filled_in(self.server, loopback.KIND.listen))
+                server = ForeignServer(
+                    made.command,
+                    name=made.command[0],
+                    address=made.address,
+                    ready_line=self.server.ready_line,
+                    directory=self.server.directory,
+                    environment=made.environment,
+                )
+            else:
+                server = ForeignServer(name=self.typed, address=self.address)
+            held.enter_context(server)
             yield server
 
 
@@ -67,16 +86,16 @@ def typed_server(typed: str, workload: str | None, catalogue: Catalogue) -> Test
         message = f"{show(typed)} is no command with {PORT}, no URL and no design"
         hint = suggest(typed, designs, known)
         raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
-    return Tested(typed, chosen, "command", path=path, command=_words(typed))
+    return Tested(typed, chosen, "command", path=path, server=_server(typed))
 
 
-def _words(typed: str) -> tuple[str, ...]:
+def _server(typed: str) -> Foreign:
     words = command_words(typed, "conform", "conform")
     if not words or shutil.which(words[0]) is None:
         message = f"no program {show(words[0] if words else '')}"
         hint = "install it, build it, or give its path"
         raise UserError(message, code="conform.no_program", hint=hint, where="conform")
-    return words
+    return Foreign(command=words, directory=Path.cwd())
 
 
 def _running(typed: str, scheme: str, workload: str | None, catalogue: Catalogue) -> Tested:

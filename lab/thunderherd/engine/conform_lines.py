@@ -29,6 +29,10 @@ class ConformCase(EngineLine):
         description="Section of the standard that demands it; null if it follows from TCP and the workload.",
     )
     workloads: list[str] = Field([], description="Workloads that have the case.")
+    needed_by: Literal["any_load", "kept_connections", "pipelining", "request_body", "head"] | None = Field(
+        None,
+        description="What a load does that only works with a server that passes the case; null if no load needs it.",
+    )
 
 
 class ConformStop(EngineLine):

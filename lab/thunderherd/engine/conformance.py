@@ -30,6 +30,8 @@ class Conforming:
     seed: int = 1
     patience: float = 5.0
     """The longest wait for the server, in seconds."""
+    plain: bool = False
+    """True to send only the plainest requests, as loads do."""
 
     def run(
         self,
@@ -50,7 +52,8 @@ class Conforming:
             "--case", ",".join(map(str, cases)), "--seed", str(self.seed),
             "--patience", f"{round(1000 * self.patience)}ms",
             *(["--path", self.path] if self.path else []), *(["--control"] if stop else []),
-            *(["--until-failure"] if until_failure else []), "--parent", str(os.getpid()),
+            *(["--until-failure"] if until_failure else []), *(["--plain"] if self.plain else []),
+            "--parent", str(os.getpid()),
         ]  # fmt: skip
         process = EngineProcess(words, "the cases", control=stop is not None)
         try:

@@ -147,7 +147,7 @@ class Assignment:
         return GradeRequest(
             contenders=(self.tested.typed, self.reference), settings=tuple(settings),
             workload=self.tested.workload, lab=self.lab, budget=own.budget, seed=self.seed, out=self.out,
-            words=self.words, cost_alone=True,
+            words=self.words, cost_alone=True, conform=False,
         )  # fmt: skip
 
     def check(self) -> list[int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from thunderherd.conform.before_timing import check_servers
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
@@ -48,6 +49,7 @@ from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
+from thunderherd.trial.caveats import CONFORMED
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
@@ -74,13 +76,15 @@ def run_study(
     resume: bool = False,
     command: Sequence[str] = (),
     go_on: Sequence[str] = (),
+    conform: bool = True,
     show: progress.Progress | None = None,
 ) -> Summary:
     """Run `study` into `directory` (default: results/STUDY-DATE-TIME) and return the summary written there.
 
     With `resume`, continue the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
     writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` is the command to print
-    if that is not `thunderherd run ... --resume`. Main thread only.
+    if that is not `thunderherd run ... --resume`. With `conform`, servers that are not ours must first
+    pass the cases that their loads need. Main thread only.
 
     Raises
     ------
@@ -92,7 +96,7 @@ def run_study(
     with (
         show or live_view.choose(study) as shown,
         sites_of(study, engine) as sites,
-        _open(study, path, seed, resume, command, engine, sites, shown) as run,
+        _open(study, path, seed, resume, command, conform, engine, sites, shown) as run,
     ):
         return RunState(study, run, command, go_on, engine, sites, shown).run()
 
@@ -103,6 +107,7 @@ def _open(
     seed: int | None,
     resume: bool,
     command: Sequence[str],
+    conform: bool,
     engine: Path,
     sites: Mapping[str, Site],
     show: progress.Progress,
@@ -124,6 +129,8 @@ def _open(
         return run
     if resume:
         show.say(f"{path}: {NOTHING_TO_RESUME}")
+    if any(each.foreign for each in study.contenders):
+        here[CONFORMED] = check_servers(study, show.say) if conform else None
     info = RunInfo(
         study=study.model_dump(mode="json"),
         digest=study.digest,

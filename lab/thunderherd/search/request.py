@@ -38,6 +38,8 @@ class Request:
     """True to continue the search in `out`."""
     words: tuple[str, ...] = ()
     """The command line, for the record."""
+    conform: bool = True
+    """True if servers that are not ours must pass the cases that their loads need, before they are timed."""
 
     @property
     def nanoseconds(self) -> int | None:

@@ -75,7 +75,9 @@ class Stages:
         if begun and (ended := _ended(run, study, seed)):
             return ended
         command, go_on = self.request.words, self._words_to_continue()
-        return run_study(study, run, seed=seed, resume=begun, command=command, go_on=go_on)
+        return run_study(
+            study, run, seed=seed, resume=begun, command=command, go_on=go_on, conform=self.request.conform
+        )
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
         from thunderherd.records.directory import read_run

@@ -51,8 +51,8 @@ def is_foreign(table: ContenderTable) -> bool:
 
 
 def is_command(typed: str) -> bool:
-    """True if a word of the command line is the command of a server: it has {port}, or spaces."""
-    return PORT in typed or " " in typed.strip()
+    """True if a word of the command line is the command of a server: it has {port}, a space, or a path."""
+    return PORT in typed or " " in typed.strip() or ("/" in typed and not URL.match(typed))
 
 
 def command_words(typed: str, area: str, where: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from thunderherd.engine.lines import Closings
 from thunderherd.metrics.table import (
@@ -31,10 +32,12 @@ from thunderherd.trial.counters import scaled_in_words, scaled_of_sides, unavail
 from thunderherd.trial.observation import UNKNOWN
 
 __all__ = [
+    "CONFORMED",
     "MEANINGS",
     "Shares",
     "client_notes",
     "closing_notes",
+    "conform_notes",
     "copied_after_all",
     "foreign_notes",
     "latency_notes",
@@ -48,6 +51,12 @@ __all__ = [
     "where_kept",
 ]
 
+
+CONFORMED = "conformed"
+"""The key of a run's machine with the cases that servers passed before the first trial: numbers by contender.
+
+None: they were not checked. Missing: there is no such server.
+"""
 
 WHOSE: dict[Side, str] = {"server": "the server's", "client": "the clients'"}
 
@@ -167,6 +176,22 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
         labels = {each.base: each.label for each in study.main}
         each = "; ".join(f"{labels.get(base, base)} {size:,.0f}" for base, size in replies.items())
         yield f"replies differ in size, bytes received per request: {each}"
+
+
+def conform_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which cases servers that are not ours passed before they were timed, or that none was checked."""
+    if CONFORMED not in machine:
+        return
+    passed = machine[CONFORMED]
+    if passed is None:
+        yield "servers that are not ours were timed without conformance cases (--no-conform)"
+        return
+    labels = {each.base: each.label for each in study.main}
+    by_cases: dict[str, list[str]] = {}
+    for name, numbers in passed.items():
+        by_cases.setdefault(", ".join(map(str, numbers)), []).append(labels.get(name, name))
+    for numbers, names in by_cases.items():
+        yield f"{', '.join(names)} passed conformance cases {numbers} before the first trial"
 
 
 def client_notes(study: Study) -> Iterator[str]:

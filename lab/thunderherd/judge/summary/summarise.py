@@ -61,6 +61,7 @@ from thunderherd.trial.busy_polling import not_of_load
 from thunderherd.trial.caveats import (
     client_notes,
     closing_notes,
+    conform_notes,
     copied_after_all,
     foreign_notes,
     latency_notes,
@@ -118,7 +119,7 @@ def summarise(
             seed,
             command,
             started,
-            [*notes, *copied_after_all(study, values)],
+            [*notes, *conform_notes(study, machine), *copied_after_all(study, values)],
             copied_after_all(study, values, {each.name for each in study.contenders if each.sweep is None}),
         ),
         machine=dict(machine),
@@ -392,7 +393,11 @@ def _study_summary(
         units=study.units,
         overrides=list(study.overrides),
         command=list(command),
-        notes=[*study.notes, *notes, *_notes(study, trials, selection, complete)],
+        notes=[
+            *study.notes,
+            *notes,
+            *_notes(study, trials, selection, complete),
+        ],
         remarks=list(remarks),
         started=started,
         finished=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -407,7 +412,11 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """Return the notes that belong with every figure."""
-    notes = [*foreign_notes(study, trials), *client_notes(study), *latency_notes(study, trials)]
+    notes = [
+        *foreign_notes(study, trials),
+        *client_notes(study),
+        *latency_notes(study, trials),
+    ]
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]

@@ -1,0 +1,117 @@
+"""The cases that a study's load needs, run against servers that are not ours before they are timed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from thunderherd.conform.cases import Conformance, conformance
+from thunderherd.conform.server import Tested
+from thunderherd.engine.conform_lines import ConformCase
+from thunderherd.engine.conformance import cases_of
+from thunderherd.engine.process import EngineError
+from thunderherd.errors import UserError
+from thunderherd.study.foreign import PATH
+from thunderherd.study.loading import Contender, Study
+from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
+
+__all__ = ["NO_CONFORM", "check_servers", "needed_cases"]
+
+NO_CONFORM = "--no-conform"
+"""The option that skips the check."""
+PLAIN_WORD = re.compile(r"[\w@%+=:,./{}-]+")
+"""A word of a command that needs no quotes within the quotes around a command."""
+METHOD, BODIES, NO_BODY = "method", ("body", "body_file"), "none"
+"""The settings of a request's method and of its body, and the value for none."""
+
+
+def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[ConformCase]:
+    """Return the cases without which the figures of a contender's load would be wrong."""
+    settings = contender.load.settings
+    does = {
+        "any_load": True,
+        "kept_connections": settings.get(CONNECTIONS) == KEPT,
+        "pipelining": int(settings.get(PIPELINE, 1)) > 1,
+        "request_body": any(settings.get(name, NO_BODY) != NO_BODY for name in BODIES),
+        "head": settings.get(METHOD) == "HEAD",
+    }
+    return [each for each in cases if each.needed_by is not None and does[each.needed_by]]
+
+
+def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[int]]:
+    """Run the needed cases against each server that is not ours; return their numbers, by contender.
+
+    A load generator that is not ours speaks its own protocol, so its server is not checked. A server that
+    does not start is left to the trials, which say why. Raise `UserError` for the first case that fails.
+    """
+    passed: dict[str, list[int]] = {}
+    for tested, contenders in _servers(study).items():
+        known = cases_of(tested.workload)
+        needed = {case.number for each in contenders for case in needed_cases(each, known)}
+        name = contenders[0].base
+        say(f"{name}: checking its replies before it is timed")
+        try:
+            found = _conformance(tested, tuple(sorted(needed)))
+        except EngineError as error:
+            say(f"{name}: {error}")
+            continue
+        for case in found.failed:
+            raise UserError(
+                f"it fails case {case.number}, {case.name}: expected {case.expected}; came {case.came}",
+                code="conform.server_fails",
+                hint=f"replay it: {_replay(found, case.number)}; {NO_CONFORM} times the server all the same",
+                where=name,
+            )
+        for each in contenders:
+            passed[each.base] = sorted({*passed.get(each.base, ()), *needed})
+    return passed
+
+
+@lru_cache(maxsize=64)
+def _conformance(tested: Tested, numbers: tuple[int, ...]) -> Conformance:
+    """Run the cases once for all stages of a search."""
+    return conformance(tested, numbers=numbers, plain=True)
+
+
+def _servers(study: Study) -> dict[Tested, list[Contender]]:
+    """Return the servers that are not ours, each with the contenders that it serves."""
+    found: dict[Tested, list[Contender]] = {}
+    for tested, contender in _each_server(study):
+        found.setdefault(tested, []).append(contender)
+    return found
+
+
+def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
+    for each in study.contenders:
+        server = each.foreign
+        if server is None or each.load.client is not None:
+            continue
+        path = each.load.settings.get(PATH)
+        typed = server.url or _as_typed(server.command)
+        yield (
+            Tested(
+                typed,
+                each.workload,
+                "url" if server.url else "command",
+                server.address or "",
+                str(path) if path else None,
+                server,
+            ),
+            each,
+        )
+
+
+def _as_typed(command: Sequence[str]) -> str:
+    """Return a command as a user types it: no quotes around {port}."""
+    return " ".join(word if PLAIN_WORD.fullmatch(word) else shlex.quote(word) for word in command)
+
+
+def _replay(found: Conformance, number: int) -> str:
+    server = found.tested.server
+    case = next(each for each in found.cases if each.number == number)
+    folder = server.directory if server is not None and server.command else None
+    inside = "" if folder in (None, Path.cwd()) else f"cd {shlex.quote(str(folder))} && "
+    return f"{inside}{found.replay(case)}"
