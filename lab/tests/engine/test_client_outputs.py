@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,37 @@ def test_bytes_are_those_that_the_program_counts_exactly() -> None:
 def test_garbage_is_not_read(parser: str, output: str) -> None:
     with pytest.raises(UnreadableError):
         parsed(parser, output)
+
+
+MANY = 1 << 20
+HOSTILE = {
+    "blank lines": "\n" * MANY,
+    "spaces": " " * MANY,
+    "digits": "9" * MANY,
+    "dots": "1." * (MANY // 2),
+    "brackets": "[1" * (MANY // 2),
+    "a number of 5,000 digits": "9" * 5000,
+    "bytes": "".join(map(chr, range(256))) * 100,
+}
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_output_is_refused_soon(parser: str, what: str) -> None:
+    """A pattern that looks at each part of a mebibyte more than once would take hours."""
+    with pytest.raises(UnreadableError):
+        parsed(parser, HOSTILE[what])
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 400, "1.2.3", "..", "1e999", "NaN", "-1", "٣"])
+def test_a_number_that_is_none_is_refused_or_left_out(name: str, digits: str) -> None:
+    text = (RECORDED / f"{name}.txt").read_text()
+    for found in list(re.finditer(r"[0-9.]+", text))[:200]:
+        changed = text[: found.start()] + digits + text[found.end() :]
+        with contextlib.suppress(UnreadableError):
+            read = parsed(name.partition("-")[0], changed)
+            assert all(0 <= each <= 1e18 for each in (read.requests, read.errors, *read.latency.values()))
 
 
 @pytest.mark.parametrize("name", READ)

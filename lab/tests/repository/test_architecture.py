@@ -94,6 +94,7 @@ PACKAGES = (
     "records",
     "metrics",
     "engine",
+    "engine.outputs",
     "toml",
     "statistics",
     "stacks",
