@@ -21,6 +21,14 @@ READ = {
     "hey-404": (0, 51_205, 1.0024, {}),
     "h2load": (76_375, 0, 1.0, {"mean": 190e-6, "maximum": 52.39e-3}),
     "h2load-404": (0, 36_906, 1.0, {}),
+    "wrk2": (3918, 0, 2.0006, {"mean": 833.12e-6, "maximum": 8.63e-3, "p50": 750e-6, "p999": 6.77e-3}),
+    "wrk2-404": (3933, 3933, 2.0006, {}),
+    "oha": (135_219, 0, 1.00568, {"mean": 117.28e-6, "maximum": 13.128e-3, "p50": 82.4e-6, "p999": 3.398e-3}),
+    "oha-404": (0, 146_176, 1.0047, {}),
+    "oha-refused": (0, 5, 0.00299, {}),
+    "vegeta": (2000, 0, 0.99881, {"mean": 315.4e-6, "p50": 128.6e-6, "p99": 8.645e-3, "maximum": 11.61e-3}),
+    "vegeta-404": (0, 41_618, 1.00006, {}),
+    "vegeta-refused": (0, 96, 1.00428, {}),
 }
 
 
@@ -30,7 +38,8 @@ def test_an_output_is_read(name: str) -> None:
     found = parsed(name.partition("-")[0], (RECORDED / f"{name}.txt").read_text())
     assert (found.requests, found.errors) == (requests, errors)
     assert found.seconds == pytest.approx(seconds, rel=1e-3)
-    assert {each: found.latency[each] for each in latency} == pytest.approx(latency)
+    assert {each: found.latency[each] for each in latency} == pytest.approx(latency, rel=1e-3)
+    assert found.starts == ("intended" if name.startswith("wrk2") else "sent")
 
 
 def test_bytes_are_those_that_the_program_counts_exactly() -> None:

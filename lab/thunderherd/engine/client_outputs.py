@@ -37,9 +37,12 @@ def json_line(output: str) -> ClientOutput:
 
 PARSERS: Mapping[str, Callable[[str], ClientOutput]] = {
     "wrk": web.wrk,
+    "wrk2": web.wrk2,
     "ab": web.ab,
     "hey": web.hey,
     "h2load": web.h2load,
+    "oha": web.oha,
+    "vegeta": web.vegeta,
     "json": json_line,
 }
 """The name of a parser in a study → the parser."""

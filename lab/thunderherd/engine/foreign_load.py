@@ -236,4 +236,4 @@ def _latency(output: ClientOutput) -> Latency | None:
         f"{name}_ns": seconds * 1e9 if name == "mean" else round(seconds * 1e9)
         for name, seconds in output.latency.items()
     }
-    return Latency.model_validate({"requests": output.requests, "from": "sent", **whole})
+    return Latency.model_validate({"requests": output.requests, "from": output.starts, **whole})

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 """Seconds in each unit of time that these programs print."""
@@ -26,8 +26,9 @@ class UnreadableError(Exception):
 class ClientOutput:
     """What a load generator reports of its run.
 
-    `seconds` is its length. `latency` maps `TIMES` to seconds, as far as the program reports them. `bytes` is
-    None if it reports no number of bytes, or a rounded one.
+    `seconds` is its length. `latency` maps `TIMES` to seconds, as far as the program reports them; it counts
+    from the sending of a request, or from when the request was due (intended). `bytes` is None if the program
+    reports no number of bytes, or a rounded one.
     """
 
     requests: int
@@ -35,6 +36,7 @@ class ClientOutput:
     seconds: float
     bytes: int | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
+    starts: Literal["sent", "intended"] = "sent"
 
 
 def found(pattern: str, text: str, what: str) -> re.Match[str]:

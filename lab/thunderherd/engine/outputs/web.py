@@ -1,4 +1,4 @@
-"""Outputs of load generators for HTTP: wrk, ab, hey and h2load.
+"""Outputs of load generators for HTTP: wrk, wrk2, ab, hey, h2load, oha and vegeta.
 
 Patterns begin at the start of a line, or with fixed words, so that any output is read in linear time.
 """
@@ -6,31 +6,50 @@ Patterns begin at the start of a line, or with fixed words, so that any output i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
 from thunderherd.engine.outputs.base import (
     TIME,
     ClientOutput,
     UnreadableError,
+    count,
     found,
+    json_object,
+    number,
+    part,
     sum_of,
     time_of,
 )
 
 PERCENTILES = {"50": "p50", "90": "p90", "99": "p99", "99.9": "p999"}
+OF_WRK2 = {"50.000": "p50", "90.000": "p90", "99.000": "p99", "99.900": "p999"}
+OF_OHA = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999"}
+OF_VEGETA = {"mean": "mean", "50th": "p50", "90th": "p90", "99th": "p99", "max": "maximum"}
 GAP = r"[ \t]+"
 START = r"^[ \t]*"
 """The start of a line, with spaces. A pattern of any white space would read a blank output line by line."""
 
 
 def wrk(output: str) -> ClientOutput:
-    """Read wrk, which prints percentiles with --latency. Its rate is more exact than its time."""
+    """Read wrk, which prints percentiles with --latency."""
+    return _of_wrk(output, PERCENTILES)
+
+
+def wrk2(output: str) -> ClientOutput:
+    """Read wrk2, whose latency counts from when a request was due. It prints percentiles with --latency."""
+    return replace(_of_wrk(output, OF_WRK2), starts="intended")
+
+
+def _of_wrk(output: str, percentiles: Mapping[str, str]) -> ClientOutput:
+    """Read wrk or wrk2, whose rate is more exact than its time."""
     done = found(rf"{START}(\d+) requests in {TIME}", output, "line of requests")
     errors = sum_of(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
     errors += sum_of(r"Non-2xx or 3xx responses: (\d+)", output)
     latency = {}
     if line := re.search(rf"{START}Latency{GAP}{TIME}{GAP}[\d.]+\w+{GAP}{TIME}", output, re.MULTILINE):
         latency = {"mean": time_of(line[1], line[2]), "maximum": time_of(line[3], line[4])}
-    for share, name in PERCENTILES.items():
+    for share, name in percentiles.items():
         if line := re.search(rf"{START}{re.escape(share)}%{GAP}{TIME}", output, re.MULTILINE):
             latency[name] = time_of(line[1], line[2])
     rate = float(found(rf"^Requests/sec:{GAP}([\d.]+)", output, "rate")[1])
@@ -97,3 +116,44 @@ def h2load(output: str) -> ClientOutput:
         if times
         else {},
     )
+
+
+AT_DEADLINE = "aborted due to deadline"
+"""oha's name for requests in flight at the end of a timed run, which are no errors."""
+
+
+def oha(output: str) -> ClientOutput:
+    """Read oha's --output-format json. It counts bytes of bodies only, which are left out."""
+    read = json_object(output)
+    summary, percentiles = part(read, "summary"), part(read, "latencyPercentiles")
+    requests, errors = _by_status(part(read, "statusCodeDistribution"))
+    failed = part(read, "errorDistribution")
+    errors += sum(count(failed, why) for why in failed if why != AT_DEADLINE)
+    times = {"mean": summary.get("average"), "maximum": summary.get("slowest")}
+    times |= {name: percentiles.get(key) for key, name in OF_OHA.items()}
+    known = {name: value for name, value in times.items() if value is not None}
+    return ClientOutput(
+        requests,
+        errors,
+        number(summary, "total"),
+        latency={name: number(known, name) for name in known},
+    )
+
+
+def vegeta(output: str) -> ClientOutput:
+    """Read `vegeta report -type=json`. It counts bytes of bodies only, which are left out."""
+    read = json_object(output)
+    times = part(read, "latencies")
+    requests, errors = _by_status(part(read, "status_codes"))
+    return ClientOutput(
+        requests,
+        errors,
+        (number(read, "duration") + number(read, "wait")) / 1e9,
+        latency={name: number(times, key) / 1e9 for key, name in OF_VEGETA.items() if key in times},
+    )
+
+
+def _by_status(replies: Mapping[str, object]) -> tuple[int, int]:
+    """Return the number of replies with a status of success, and of all others."""
+    requests = sum(count(replies, status) for status in replies if status.startswith("2"))
+    return requests, sum(count(replies, status) for status in replies) - requests
