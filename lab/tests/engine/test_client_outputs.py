@@ -12,7 +12,7 @@ import pytest
 from thunderherd.engine.client_outputs import PARSERS, ClientOutput, UnreadableError, parsed
 
 RECORDED = Path(__file__).parents[1] / "data" / "clients"
-READ = {
+READ: dict[str, tuple[int | None, int, float, dict[str, float]]] = {
     "wrk": (103_303, 0, 1.0948, {"mean": 3.23e-3, "maximum": 73.14e-3, "p50": 58e-6, "p90": 4.01e-3}),
     "wrk-404": (42_968, 42_968, 1.0028, {"p99": 6.73e-3}),
     "wrk-closes": (50_315, 1024, 1.01, {"mean": 0.91e-3}),
@@ -29,7 +29,37 @@ READ = {
     "vegeta": (2000, 0, 0.99881, {"mean": 315.4e-6, "p50": 128.6e-6, "p99": 8.645e-3, "maximum": 11.61e-3}),
     "vegeta-404": (0, 41_618, 1.00006, {}),
     "vegeta-refused": (0, 96, 1.00428, {}),
+    "iperf3": (None, 0, 1.000101, {}),
+    "iperf3-reverse": (None, 0, 1.047125, {}),
+    "iperf3-two": (None, 0, 1.001966, {}),
+    "netperf": (168_736, 0, 1.0, {"mean": 5.89e-6, "maximum": 24.183e-3}),
+    "netperf-crr": (40_902, 0, 1.0, {"mean": 24.41e-6}),
+    "netperf-stream": (None, 0, 1.0, {}),
+    "netperf-maerts": (None, 0, 1.0, {}),
+    "neper": (
+        136_360,
+        0,
+        1.02633,
+        {"mean": 7.306e-6, "maximum": 66.507e-3, "p50": 6.47e-6, "p999": 37.75e-6},
+    ),
+    "neper-crr": (18_949, 0, 0.73374, {"mean": 43.637e-6}),
+    "neper-stream": (None, 0, 1.0, {}),
+    "sockperf": (172_281, 0, 1.04189, {"mean": 6.027e-6, "p50": 4.479e-6, "p999": 32.352e-6}),
+    "sockperf-half": (139_136, 0, 1.09557, {"mean": 7.838e-6, "maximum": 29.149e-3}),
+    "sockperf-throughput": (None, 0, 1.0, {}),
+    "sockperf-under_load": (10, 0, 0.794, {"p90": 34.556e-6}),
 }
+"""Output → requests, errors, seconds and some latencies."""
+MOVED = {
+    "iperf3": (553_149_440, "to_server"),
+    "iperf3-reverse": (137_756_672, "to_clients"),
+    "iperf3-two": (1_949_040_640, "to_server"),
+    "netperf-stream": (1_039_580_000, "to_server"),
+    "netperf-maerts": (2_869_021_250, "to_clients"),
+    "neper-stream": (2_552_432_644, "to_server"),
+    "sockperf-throughput": (1_754_591_658, "to_server"),
+}
+"""Output of a stream → its bytes and their direction."""
 
 
 @pytest.mark.parametrize("name", READ)
@@ -40,6 +70,18 @@ def test_an_output_is_read(name: str) -> None:
     assert found.seconds == pytest.approx(seconds, rel=1e-3)
     assert {each: found.latency[each] for each in latency} == pytest.approx(latency, rel=1e-3)
     assert found.starts == ("intended" if name.startswith("wrk2") else "sent")
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_stream_has_bytes_and_a_direction_instead_of_requests(name: str) -> None:
+    read = parsed(name.partition("-")[0], (RECORDED / f"{name}.txt").read_text())
+    assert (read.bytes, read.direction) == MOVED[name] and read.requests is None and not read.latency
+
+
+@pytest.mark.parametrize("name", ["iperf3-bidir", "iperf3-udp", "iperf3-refused"])
+def test_a_test_that_is_no_tcp_stream_in_one_direction_is_refused(name: str) -> None:
+    with pytest.raises(UnreadableError):
+        parsed("iperf3", (RECORDED / f"{name}.txt").read_text())
 
 
 def test_bytes_are_those_that_the_program_counts_exactly() -> None:
@@ -84,7 +126,9 @@ def test_a_number_that_is_none_is_refused_or_left_out(name: str, digits: str) ->
         changed = text[: found.start()] + digits + text[found.end() :]
         with contextlib.suppress(UnreadableError):
             read = parsed(name.partition("-")[0], changed)
-            assert all(0 <= each <= 1e18 for each in (read.requests, read.errors, *read.latency.values()))
+            assert all(
+                0 <= each <= 1e18 for each in (read.requests or 0, read.errors, *read.latency.values())
+            )
 
 
 @pytest.mark.parametrize("name", READ)
@@ -96,7 +140,7 @@ def test_each_beginning_of_an_output_is_refused_or_read(name: str) -> None:
             found = parsed(name.partition("-")[0], text[:length])
         except UnreadableError:
             continue
-        assert found.requests <= whole.requests
+        assert (found.requests or 0) <= (whole.requests or 0)
 
 
 def test_a_line_of_json_has_counts_and_seconds() -> None:
@@ -117,6 +161,16 @@ def test_a_line_of_json_with_another_value_is_refused(change: dict[str, object])
     line = {"requests": 5, "errors": 0, "seconds": 0.5, **change}
     with pytest.raises(UnreadableError):
         parsed("json", json.dumps(line))
+
+
+def test_a_line_of_json_with_a_direction_is_a_stream() -> None:
+    line = {"errors": 0, "seconds": 0.5, "bytes": 10, "direction": "to_clients"}
+    found = parsed("json", json.dumps(line))
+    assert found == ClientOutput(None, 0, 0.5, 10, direction="to_clients")
+    assert parsed("json", json.dumps({**line, "requests": 3})).requests == 3
+    for change in ({"direction": "up"}, {"direction": None}, {"direction": []}, {"bytes": None}):
+        with pytest.raises(UnreadableError):
+            parsed("json", json.dumps({**line, **change}))
 
 
 def test_two_lines_of_json_are_refused() -> None:

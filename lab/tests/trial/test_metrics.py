@@ -95,7 +95,7 @@ def measured(**changes: Any) -> MeasuredWindow:
     )  # fmt: skip
     plain: dict[str, Any] = {
         "work": work, "server_seconds": 0.5, "served": work, "client_seconds": 1.0, "machine_seconds": 3.0,
-        "load_requests": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0,
+        "load_requests": 100, "answered": 40, "counts_requests": True, "opened": 2, "elapsed_seconds": 1.0,
         "times": {what: [] for what in TIMES},
         "schedules": [], "validities": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,

@@ -19,6 +19,7 @@ from typing import IO
 from thunderherd.engine.client_outputs import ClientOutput, UnreadableError, parsed
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, LoadResult, Tally
+from thunderherd.engine.outputs.base import Direction
 from thunderherd.engine.process import EngineError, ending_in_words, one_line
 
 LARGEST_OUTPUT = 1 << 20
@@ -31,6 +32,12 @@ MARK = "THUNDERHERD_CLIENT"
 """The variable by which all processes of a load generator are found."""
 ROUNDS = 20
 """How often the processes of a load generator are looked for until none is left."""
+BYTES: Mapping[Direction | None, str] = {
+    "to_server": "bytes_sent",
+    "to_clients": "bytes_received",
+    None: "bytes_received",
+}
+"""The direction of a stream, or none → the count of the clients that has its bytes."""
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -136,6 +143,7 @@ class ForeignLoad:
     def _result(self, output: ClientOutput, ended_ns: int, used: resource.struct_rusage) -> LoadResult:
         """Return its result as one of our loads reports it. Its time ends with the process."""
         counts = {name: 0 for name in Tally.model_fields if name != "errors"}
+        counts |= {"requests": output.requests or 0, BYTES[output.direction]: output.bytes or 0}
         errors = {"client": output.errors} if output.errors else {}
         return LoadResult.model_validate(
             {
@@ -145,14 +153,8 @@ class ForeignLoad:
                 "load": self.parser,
                 "primitive": "",
                 "receive": "",
-                "tally": Tally.model_validate(
-                    {
-                        **counts,
-                        "requests": output.requests,
-                        "bytes_received": output.bytes or 0,
-                        "errors": errors,
-                    }
-                ),
+                "measured_by": f"bytes_{output.direction}" if output.direction else "requests",
+                "tally": Tally.model_validate({**counts, "errors": errors}),
                 "elapsed_ns": round(output.seconds * 1e9),
                 "started_monotonic_ns": ended_ns - round(output.seconds * 1e9),
                 "ended_monotonic_ns": ended_ns,
@@ -236,4 +238,4 @@ def _latency(output: ClientOutput) -> Latency | None:
         f"{name}_ns": seconds * 1e9 if name == "mean" else round(seconds * 1e9)
         for name, seconds in output.latency.items()
     }
-    return Latency.model_validate({"requests": output.requests, "from": output.starts, **whole})
+    return Latency.model_validate({"requests": output.requests or 0, "from": output.starts, **whole})

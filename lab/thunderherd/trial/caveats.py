@@ -16,7 +16,10 @@ from typing import Any
 from thunderherd.engine.lines import Closings
 from thunderherd.metrics.table import (
     COPIED_SHARE,
+    CPU_PER_CONNECTION,
+    METRICS,
     NOT_COPIED_SHARE,
+    PAYLOAD_RATE,
     SIDES,
     Side,
     is_latency,
@@ -41,6 +44,7 @@ __all__ = [
     "copied_after_all",
     "foreign_notes",
     "latency_notes",
+    "not_reported",
     "not_told",
     "remarks",
     "scaled_metrics",
@@ -166,12 +170,19 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             )
             url = contender.foreign.url
             yield f"{url} was not started by this run: it is not pinned, and its CPU time is {whose}"
-        without.append(contender.label if contender.sweep is None else base)
-    yield (
-        "only the clients' counts are checked, since these servers report none: "
-        f"{', '.join(dict.fromkeys(without))}"
-    )
-    replies = {base: size for base in _bases(study) if (size := _bytes_per_request(base, trials)) is not None}
+        if contender.load.client is None:
+            without.append(contender.label if contender.sweep is None else base)
+    if without:
+        yield (
+            "only the clients' counts are checked, since these servers report none: "
+            f"{', '.join(dict.fromkeys(without))}"
+        )
+    compared = [each.base for each in study.contenders if each.load.client is None]
+    replies = {
+        base: size
+        for base in dict.fromkeys(compared)
+        if (size := _bytes_per_request(base, trials)) is not None
+    }
     if replies and max(replies.values()) > SAME_SIZE * min(replies.values()):
         labels = {each.base: each.label for each in study.main}
         each = "; ".join(f"{labels.get(base, base)} {size:,.0f}" for base, size in replies.items())
@@ -196,18 +207,57 @@ def conform_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
 
 def client_notes(study: Study) -> Iterator[str]:
     """Yield what is different for load generators that are not ours."""
-    labels = {
-        each.label if each.sweep is None else each.base: None
-        for each in study.contenders
-        if each.load.client is not None
-    }
-    if labels:
-        are_all = all(each.load.client is not None for each in study.contenders)
+    with_ours, alone = (
+        {
+            each.label if each.sweep is None else each.base: None
+            for each in study.contenders
+            if each.load.client is not None and (each.foreign is None) == has_ours
+        }
+        for has_ours in (True, False)
+    )
+    if with_ours:
+        are_all = len(with_ours) > 1 and all(each.load.client is not None for each in study.contenders)
         yield (
             "latency and requests are those that the load generator itself reports: "
-            f"{'all contenders' if are_all else ', '.join(labels)}; no "
-            "bytes are compared, and the server may count one more request for each in flight at the end"
+            f"{'all contenders' if are_all else ', '.join(with_ours)}; "
+            "no bytes are compared, and the server may count one more request for each in flight at the end"
         )
+    if alone:
+        yield (
+            "neither end is ours, so figures are those that the load generator reports, and nothing checks "
+            f"them: {', '.join(alone)}"
+        )
+
+
+NOT_REPORTED = {
+    **{name: "this latency" for name in METRICS if is_latency(name)},
+    **dict.fromkeys(("connections", "connections_per_second", CPU_PER_CONNECTION), "connections"),
+    **dict.fromkeys(
+        (
+            "requests", "requests_per_second", "server_cpu_per_request", "client_cpu_per_request",
+            "machine_cpu_per_request",
+        ),
+        "requests",
+    ),
+    **dict.fromkeys(
+        (PAYLOAD_RATE, "server_cpu_per_byte", "client_cpu_per_byte", "cpu_per_byte", "machine_cpu_per_byte"),
+        "the bytes of a stream",
+    ),
+    **dict.fromkeys(("sends_per_second", "receives_per_second"), "calls"),
+}  # fmt: skip
+"""Metric → what a load generator must report for it."""
+
+
+def not_reported(contender: Contender, trials: Iterable[TrialRecord]) -> dict[str, str]:
+    """Return metric → reason, for figures that a load generator that is not ours does not report."""
+    if contender.load.client is None:
+        return {}
+    seen = [trial.metrics for trial in trials if trial.metrics is not None]
+    return {
+        name: f"{contender.load.parser} does not report {what}"
+        for name, what in NOT_REPORTED.items()
+        if seen and all(each.get(name) is None for each in seen)
+    }
 
 
 def unknown_cpu(trials: Iterable[TrialRecord]) -> dict[str, str]:
@@ -220,10 +270,6 @@ def unknown_cpu(trials: Iterable[TrialRecord]) -> dict[str, str]:
 
 def _base(trial: TrialRecord) -> str:
     return trial.contender.partition("@")[0]
-
-
-def _bases(study: Study) -> list[str]:
-    return list(dict.fromkeys(each.base for each in study.contenders))
 
 
 def _bytes_per_request(base: str, trials: Sequence[TrialRecord]) -> float | None:

@@ -52,9 +52,10 @@ def _window_faults(seen: Observation) -> Iterator[str]:
     windows = [result.window for result in seen.loads if result.window is not None]
     if seen.contender.load.has_window and len(windows) < len(seen.loads):
         yield NO_WINDOW
-    if any(
-        load.window and load.measured_by == "requests" and not load.window.requests for load in seen.loads
-    ) or (seen.contender.load.client is not None and not all(load.tally.requests for load in seen.loads)):
+    by_requests = [load for load in seen.loads if load.measured_by == "requests"]
+    if any(load.window and not load.window.requests for load in by_requests) or (
+        seen.contender.load.client is not None and not all(load.tally.requests for load in by_requests)
+    ):
         yield NO_REPLY
     if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
         yield NO_BYTE

@@ -84,6 +84,8 @@ class MeasuredWindow:
     """Requests of the whole load."""
     answered: int
     """Requests that were answered in the window."""
+    counts_requests: bool
+    """False for a load generator that is not ours and reports no requests."""
     opened: int
     """Connections that were opened in the window."""
     elapsed_seconds: float
@@ -143,8 +145,13 @@ class MeasuredWindow:
 
     @property
     def requests_per_second(self) -> float | None:
-        """Replies per second of the measured time; None if no time passed."""
-        return share(self.answered, self.elapsed_seconds)
+        """Replies per second of the measured time; None if no time passed, or if only bytes were counted."""
+        return share(self.counted_requests, self.elapsed_seconds)
+
+    @property
+    def counted_requests(self) -> int | None:
+        """Requests that were answered in the window; None if nobody counts them."""
+        return self.answered if self.counts_requests else None
 
     def gigabits_per_second(self) -> float | None:
         """Return the payload rate: the receiver's bytes in the window, or payload by its own time."""
@@ -270,7 +277,7 @@ def _computed_times(what: str) -> dict[str, Computed]:
 
 COMPUTED: Mapping[str, Computed] = {
     "connections": lambda trial: trial.opened,
-    "requests": lambda trial: trial.answered,
+    "requests": lambda trial: trial.counted_requests,
     "server_cpu_seconds": lambda trial: trial.server_seconds,
     "server_cpu_per_connection": lambda trial: share(trial.server_seconds, trial.served.connections),
     "server_cpu_per_request": lambda trial: share(trial.server_seconds, trial.served.requests),
@@ -339,8 +346,11 @@ JOINED: Mapping[str, Callable[[Iterable[int]], int]] = {PAYLOAD_BEGAN: min, PAYL
 def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:
     """Return the flow of loads whose bytes are counted in the window; None for other loads.
 
-    The server's part is timed by its snapshots at the edges, the clients' part by their own readings.
+    The server's part is timed by its snapshots at the edges, the clients' part by their own readings. A load
+    generator that is not ours reports bytes and time of its whole run.
     """
+    if loads and all(load.measured_by != "requests" and not load.primitive for load in loads):
+        return _flow_of_others(loads)
     windows = [load.window for load in loads if load.window and load.measured_by != "requests"]
     counted = [window.counted for window in windows if window.counted]
     if not counted or len(counted) < len(loads):
@@ -364,6 +374,14 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
         receives=receiver("receive_calls"),
         to_server=to_server,
     )
+
+
+def _flow_of_others(loads: Sequence[LoadResult]) -> Flow:
+    """Return the flow of load generators that are not ours."""
+    to_server = loads[0].measured_by == "bytes_to_server"
+    moved = [load.tally.bytes_sent if to_server else load.tally.bytes_received for load in loads]
+    rate = total(share(amount * 8.0, load.elapsed_ns) for amount, load in zip(moved, loads, strict=True))
+    return Flow(gigabits=rate, sends=None, receives=None, to_server=to_server)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, 
 from thunderherd.machine import noise
 from thunderherd.metrics.table import (
     COPIED_SHARE,
+    CPU_PER_CONNECTION,
     ELAPSED,
     HELD,
     NOT_COPIED_SHARE,
@@ -228,6 +229,7 @@ class Observation:
             machine_seconds=outside.machine_busy_seconds,
             load_requests=requests,
             answered=answered,
+            counts_requests=self.contender.load.client is None or requests > 0,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
             times=times_of(self.loads),
@@ -260,9 +262,12 @@ class Observation:
         return found | dict.fromkeys(missing)
 
     def _is_unknown(self, metric: str) -> bool:
-        """True if a metric rests on what is unknown of a server that is not ours."""
-        return (self.has_unknown_cpu and metric in OF_SERVER) or (
-            self.contender.foreign is not None and metric in OF_OUR_SERVERS
+        """True if a metric rests on what is unknown of a server, or of both ends, that are not ours."""
+        is_foreign = self.contender.foreign is not None
+        return (
+            (self.has_unknown_cpu and metric in OF_SERVER)
+            or (is_foreign and metric in OF_OUR_SERVERS)
+            or (is_foreign and self.contender.load.client is not None and metric in OF_CONNECTIONS)
         )
 
     def _server_seconds(self) -> float:
@@ -469,6 +474,9 @@ READ_LATE = (
 
 OF_OUR_SERVERS = {"listen_drops", "empty_wakeups_per_connection"}
 """Metrics with a fixed name that rest on the tally of a server."""
+
+OF_CONNECTIONS = {"connections", "connections_per_second", CPU_PER_CONNECTION}
+"""Metrics with a fixed name that rest on a number of connections, which programs of others do not report."""
 
 SWITCHES = "voluntary_switches"
 OF_SERVER_COPIED = f"server.{COPIED_SHARE}"

@@ -14,6 +14,8 @@ TIME = r"([\d.]+)(us|ms|s|m|h)\b"
 """The pattern of a time: a number and its unit."""
 TIMES = ("mean", "p50", "p90", "p99", "p999", "maximum")
 """The names of the latencies of an output."""
+Direction = Literal["to_server", "to_clients"]
+"""The direction of a stream."""
 LARGEST = 1e18
 """No count and no time is larger."""
 
@@ -26,17 +28,19 @@ class UnreadableError(Exception):
 class ClientOutput:
     """What a load generator reports of its run.
 
-    `seconds` is its length. `latency` maps `TIMES` to seconds, as far as the program reports them; it counts
-    from the sending of a request, or from when the request was due (intended). `bytes` is None if the program
-    reports no number of bytes, or a rounded one.
+    `seconds` is its length. `requests` is None if the program counts none, as one that moves a stream: then
+    `bytes` moved in one `direction`. Otherwise `bytes` are those of the replies with their headers, or None
+    if the program reports no number of bytes, or a rounded one. `latency` maps `TIMES` to seconds, as far as
+    the program reports them; it counts from the sending of a request, or from when it was due (intended).
     """
 
-    requests: int
+    requests: int | None
     errors: int
     seconds: float
     bytes: int | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
     starts: Literal["sent", "intended"] = "sent"
+    direction: Direction | None = None
 
 
 def found(pattern: str, text: str, what: str) -> re.Match[str]:

@@ -65,6 +65,7 @@ from thunderherd.trial.caveats import (
     copied_after_all,
     foreign_notes,
     latency_notes,
+    not_reported,
     not_told,
     scaled_metrics,
     scaled_notes,
@@ -167,6 +168,7 @@ def _contender(
         blocks=len(next(iter(columns.values()), [])),
         metrics=intervals,
         unknown=unknown_shares(contender, values)
+        | not_reported(contender, trials)
         | not_of_load(trials, study.measure.states)
         | unknown_cpu(trials)
         | dict.fromkeys(limited, CLIENT_LIMITED),
