@@ -92,6 +92,106 @@ def test_a_load_that_is_missing_is_left_out_if_the_study_says_how_to_get_it(tmp_
     assert "install the package such" in found.absent["own"]
 
 
+RATED = OWN.replace('kind = "closed_connections"', 'kind = "open"')
+RATED = RATED.replace(
+    'duration = "2s"', 'duration = "1500ms", rate = 500, host = "example", header = "A:{rate}"'
+)
+
+
+def test_a_command_has_placeholders_for_the_settings_of_its_load(tmp_path: Path) -> None:
+    values = loaded(tmp_path, RATED).contender("own").load.placeholders
+    wanted = {
+        "{clients}": "8",
+        "{duration}": "1.5",
+        "{rate}": "500",
+        "{connections}": "kept",
+        "{timeout}": "10",
+    }
+    assert {name: values[name] for name in wanted} == wanted
+    assert values["{header}"] == "A:{rate}", "a value is no template"
+    assert not {"{host}", "{port}", "{workload}"} & {*values}, "these are not settings"
+
+
+def notes(study: Study) -> list[str]:
+    return [note for note in study.notes if "[study.setting_not_taken]" in note]
+
+
+def test_a_common_setting_without_a_place_in_the_command_is_noted_in_one_line(tmp_path: Path) -> None:
+    second = OWN.partition('[[contenders]]\nname = "own"')[2].replace("client.py", "{rate}")
+    text = f'{RATED}[[contenders]]\nname = "second"{second}[lab]\ncongestion = "reno"\n'
+    found = notes(loaded(tmp_path, text))
+    assert [note.partition(" takes no ")[0].split()[-1] for note in found] == ["own", "second"]
+    named = [set(note.partition(" takes no ")[2].partition(", which ")[0].split(", ")) for note in found]
+    common = {"connections", "duration", "host", "header", "congestion"}
+    assert named == [{"rate", *common}, common]
+
+
+def test_nothing_is_noted_of_defaults_and_of_our_clients(tmp_path: Path) -> None:
+    text = OWN.replace('settings = { clients = 8, connections = "kept", duration = "2s" }\n', "")
+    text = text.replace('kind = "closed_connections"\n', "")
+    assert notes(loaded(tmp_path, text)) == []
+    assert notes(loaded(tmp_path, text.partition('[[contenders]]\nname = "own"')[0] + PLAIN)) == []
+
+
+PLAIN = '[[contenders]]\nname = "other"\ndesign = "prefork"\n'
+
+
+def test_a_setting_of_another_workload_is_not_noted(tmp_path: Path) -> None:
+    text = OWN.replace('name = "own"\ndesign', 'name = "own"\nworkload = "stream"\ndesign')
+    text = text.replace('workload = "http"', 'workload = "http"\nsettings = { bytes = 64 }')
+    (note,) = notes(loaded(tmp_path, text.replace('duration = "2s"', 'duration = "2s", bytes = 64')))
+    assert "bytes" not in note and "duration" in note
+
+
+def test_what_must_agree_with_our_server_reaches_a_command_by_the_server(tmp_path: Path) -> None:
+    both = OWN.replace('workload = "http"', 'workload = "http"\nsettings = { bytes = 64 }')
+    both = both.replace('duration = "2s"', 'duration = "2s", bytes = 64, check = "count"')
+    (note,) = notes(loaded(tmp_path, both))
+    assert "bytes" not in note and "check" not in note
+
+
+@pytest.mark.parametrize("key", ["settings = { think = '1ms' }", 'primitive = "writev"', 'receive = "readv"'])
+def test_a_setting_that_a_contender_gives_its_command_in_vain_is_refused(key: str, tmp_path: Path) -> None:
+    problems = refused(loaded, tmp_path, OWN + key + "\n")
+    assert places(problems, "study.setting_not_taken") == [f"{tmp_path}/own.toml:{PARSER + 1}"]
+    assert loaded(tmp_path, f"{OWN}settings = {{ clients = 3 }}\n").contender("own").load.clients == 3
+
+
+@pytest.mark.parametrize("point", ["values = [5, 6]", 'values = [{ name = "5", set = { "KEY" = 5 } }]'])
+@pytest.mark.parametrize(
+    ("key", "is_taken"), [("load.settings.clients", True), ("load.settings.pipeline", False)]
+)
+def test_a_sweep_whose_points_do_not_reach_a_command_is_refused(
+    point: str, key: str, is_taken: bool, tmp_path: Path
+) -> None:
+    named = "" if "name" in point else f'key = "{key}"\n'
+    text = f'{OWN}[[sweeps]]\nname = "s"\n{named}{point.replace("KEY", key)}\ncontenders = ["own"]\n'
+    if is_taken:
+        assert loaded(tmp_path, text).sweeps
+    else:
+        assert places(refused(loaded, tmp_path, text), "study.setting_not_taken")
+
+
+def test_an_override_that_reaches_no_command_has_no_effect(tmp_path: Path) -> None:
+    head, _, own = OWN.partition('[[contenders]]\nname = "ours"\ndesign = "epoll"\n')
+    text = head + own + "[comparisons]\nall_pairs = false\n"
+    problems = refused(loaded, tmp_path, text, "load.settings.pipeline=4")
+    assert [problem.code for problem in problems] == ["set.no_effect"]
+    assert loaded(tmp_path, text, "load.settings.clients=4").contender("own").load.clients == 4
+    (note,) = notes(loaded(tmp_path, OWN, "load.settings.pipeline=4"))
+    assert "pipeline" in note
+
+
+@pytest.mark.parametrize("of", ["", "load."])
+def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Path) -> None:
+    text = OWN.replace(
+        "[contenders.load]\n", 'command = ["sh", "server.sh"]\nversion = ["sh"]\n[contenders.load]\n'
+    ).replace('name = "own"\ndesign = "epoll"', 'name = "own"')
+    assert loaded(tmp_path, text).contender("own").foreign
+    missing = text.replace('["sh"]', '["no-such"]') if not of else f'{text}version = ["no-such"]\n'
+    assert places(refused(loaded, tmp_path, missing), "study.no_program")
+
+
 def test_every_load_of_the_study_generators_has_a_parser_and_says_how_to_get_it() -> None:
     found = load_study("generators", "full", (), client.catalogue())
     named = {each.base: each.load for each in found.contenders}

@@ -58,11 +58,15 @@ name = "epoll"
 design = "epoll"
 """
 ADDRESS = "http://{host}:{port}/"
+VEGETA = Path(__file__).resolve().parents[2] / "thunderherd/studies/generators/vegeta.sh"
 TOOLS = {
     "wrk": ["wrk", "-t1", "-c{clients}", "-d{duration}", "--latency", ADDRESS],
     "ab": ["ab", "-q", "-k", "-c", "{clients}", "-t", "{duration}", "-n", "5000000", ADDRESS],
     "hey": ["hey", "-cpus", "1", "-c", "{clients}", "-z", "{duration}s", ADDRESS],
     "h2load": ["h2load", "--h1", "-t", "1", "-c", "{clients}", "-D", "{duration}", ADDRESS],
+    "oha": ["oha", "--no-tui", "--output-format", "json", "-c", "{clients}", "-z", "{duration}s", ADDRESS],
+    "wrk2": ["wrk2", "-t1", "-c{clients}", "-d{duration}", "-R{rate}", "--latency", ADDRESS],
+    "vegeta": ["sh", str(VEGETA), ADDRESS, "{rate}", "{duration}", "{clients}"],
 }
 
 pytestmark = pytest.mark.usefixtures("use_engine")
@@ -92,7 +96,12 @@ def own(more: int = 0) -> list[str]:
 def test_a_tool_counts_what_the_server_counts(tool: str, tmp_path: Path) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    found = run(study(tmp_path, TOOLS[tool], tool, "1s"))
+    made = study(tmp_path, TOOLS[tool], tool, "1s")
+    if any("{rate}" in word for word in TOOLS[tool]):
+        text = (tmp_path / "own.toml").read_text().replace("closed_connections", "open")
+        (tmp_path / "own.toml").write_text(text.replace("clients = 4", "clients = 4, rate = 500"))
+        made = load_study(str(tmp_path / "own.toml"), "quick", (), client.catalogue())
+    found = run(made)
     assert found.valid, found.invalid_reasons
     assert found.before and found.after and found.before.tally and found.after.tally
     (load,) = found.loads
@@ -208,6 +217,37 @@ def test_the_placeholders_of_its_environment_are_filled_in(tmp_path: Path) -> No
     )
     run(load_study(str(path), "quick", (), client.catalogue()))
     assert made and (tmp_path / "seen").read_text() == "4 0.3"
+
+
+BOTH_PORTS = """
+import http.server, sys, threading
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "64")
+        self.end_headers()
+        self.wfile.write(b"x" * 64)
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_):
+        pass
+host, first, second, clients = sys.argv[1:]
+assert clients == "4"
+threading.Thread(target=http.server.ThreadingHTTPServer((host, int(second)), Hello).serve_forever).start()
+http.server.ThreadingHTTPServer((host, int(first)), Hello).serve_forever()
+"""
+
+
+def test_a_server_with_two_ports_has_them_and_the_settings_of_the_load(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(BOTH_PORTS)
+    study(tmp_path, own())
+    path = tmp_path / "own.toml"
+    server = [sys.executable, "server.py", "{host}", "{port}", "{second_port}", "{clients}"]
+    text = path.read_text().replace('design = "epoll"', f"command = {json.dumps(server)}")
+    text = text.replace("clients = 4", 'clients = 4, host = "example"')
+    path.write_text(text.replace('"client.py", "{host}", "{port}"', '"client.py", "{host}", "{second_port}"'))
+    found = run(load_study(str(path), "quick", (), client.catalogue()))
+    assert found.valid, found.invalid_reasons
+    assert found.loads[0].tally.requests > 0
 
 
 def test_a_run_keeps_its_version_and_what_its_program_is(tmp_path: Path) -> None:

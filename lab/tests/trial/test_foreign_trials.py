@@ -179,13 +179,16 @@ def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> Non
     [
         (f"build = ['{sys.executable}', '-c', 'raise SystemExit(5)']", "run.build_failed"),
         ("build = ['/bin/no-such-compiler']", "study.no_program"),
-        ("version = ['/bin/no-such-program']", "run.version_failed"),
+        ("version = ['/bin/no-such-program']", "study.no_program"),
+        ("version = ['./not_started']", "run.version_failed"),
     ],
 )
 def test_a_server_that_cannot_be_built_or_asked_is_refused_before_any_trial(
     more: str, code: str, tmp_path: Path
 ) -> None:
     command = f"command = ['{sys.executable}', 'server.py', 'counts']\n{more}"
+    (tmp_path / "not_started").write_text("#!/no/such/program\n")
+    (tmp_path / "not_started").chmod(0o755)
 
     def attempt() -> None:
         run_study(study(tmp_path, "closed", COUNTED, command), tmp_path / "run", seed=1)

@@ -38,8 +38,8 @@ MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
 PORT = "{port}"
 """The place of the port in a command."""
-CLIENTS, DURATION = "{clients}", "{duration}"
-"""Placeholders in the command of a load generator: the number of its clients, and its seconds."""
+SECOND_PORT = "{second_port}"
+"""The place of another free port, for a server that listens at two."""
 WEB_PORT = 80
 PATH, CHECK, COUNT = "path", "check", "count"
 """The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
@@ -227,9 +227,12 @@ def _missing_program(table: ContenderTable | LoadTable, name: str, folder: Path)
     directory = folder / table.directory if table.directory else folder
     if not directory.is_dir():
         return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
-    if shutil.which(_program(command, directory)[0]) is None:
-        message = f"no program {show(command[0])}, which {show(name)} needs"
-        return Problem(message, "study.no_program", table.install or "install it, or give its path")
+    # A command may be a file that starts a program. `version` then names the program. A build may make it.
+    needed = [command[0], *([] if table.build else (table.version or ())[:1])]
+    for program in needed:
+        if shutil.which(_program([program], directory)[0]) is None:
+            message = f"no program {show(program)}, which {show(name)} needs"
+            return Problem(message, "study.no_program", table.install or "install it, or give its path")
     return None
 
 
@@ -239,10 +242,8 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with a value for each placeholder."""
-    for placeholder, value in values.items():
-        text = text.replace(placeholder, value)
-    return text
+    """Return a text with a value for each placeholder. Values are not searched for placeholders."""
+    return re.sub(r"\{[a-z][a-z0-9_]*\}", lambda found: values.get(found[0], found[0]), text)
 
 
 def _build_folder(build: Sequence[str], directory: Path) -> Path:

@@ -17,6 +17,7 @@ from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.study.checks.load_commands import RESERVED
 from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.source_figures import Inconsistency, notes_about
@@ -108,8 +109,8 @@ class LoadPlan(_Resolved):
     `given` the settings that are not defaults. `files` maps paths below the study's `folder` to the SHA-256
     of the files; `named_files` maps settings to these paths.
 
-    With `client` the clients are a load generator that is not ours. It gets the number of clients and the
-    duration, and `parser` reads its output.
+    With `client` the clients are a load generator that is not ours. Its command has placeholders for
+    settings (`placeholders`), of which `times` are times. `parser` reads its output.
     """
 
     kind: str
@@ -130,6 +131,7 @@ class LoadPlan(_Resolved):
     duration: str | None = Field(default=None, exclude=True)
     warm_up: str | None = Field(default=None, exclude=True)
     clients_by: str | None = Field(default=None, exclude=True)
+    times: frozenset[str] = Field(default=frozenset(), exclude=True)
     own_way: dict[str, str] = Field(default={}, exclude=True)
     given: frozenset[str] = Field(default=frozenset(), exclude=True)
 
@@ -165,6 +167,26 @@ class LoadPlan(_Resolved):
             path = self.named_files[name]
             taken[name] = str(taken[name]).removesuffix(path) + str((self.folder / path).resolve())
         return taken
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """The placeholders of commands for the settings, with their values: times in seconds, sizes in bytes.
+
+        `{clients}` and `{duration}` are the number of clients and the length, whatever the load calls them.
+        """
+        settings = {**self.settings, **{name: self.engine_settings[name] for name in self.named_files}}
+        duration = settings.get(self.duration or "", 0)
+        values = {
+            "clients": str(self.clients),
+            "duration": f"{int(duration) / 1e9:g}",
+            **{name: self._written(name, value) for name, value in settings.items()},
+        }
+        return {f"{{{name}}}": value for name, value in values.items() if name not in RESERVED}
+
+    def _written(self, name: str, value: SettingValue) -> str:
+        if name in self.times:
+            return f"{int(value) / 1e9:g}"
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
     @property
     def each_settings(self) -> list[Settings]:

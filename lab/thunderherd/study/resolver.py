@@ -16,6 +16,7 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
 from thunderherd.study.checks.files import check_files, files_of
 from thunderherd.study.checks.labs import check_lab
+from thunderherd.study.checks.load_commands import check_taken, notes_of_commands
 from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
 from thunderherd.study.checks.names import asked_of, check_names
 from thunderherd.study.checks.sizes import check_size
@@ -214,7 +215,7 @@ class Resolver:
             counting=counting,
             counting_cost=cost,
             profiling=profiling,
-            notes=tuple(self._notes(contenders, load, missing)),
+            notes=tuple(self._notes(chosen, contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             units=self._units(contenders),
             path=problems.file.path,
@@ -320,6 +321,7 @@ class Resolver:
         for each in found:
             check_foreign(each, self.catalogue, problems)
             check_client(each, problems)
+            check_taken(each, self.catalogue, problems)
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
             check_files(each, self.catalogue, problems)
@@ -452,6 +454,7 @@ class Resolver:
             duration=kind.duration if kind else None,
             warm_up=kind.warm_up if kind else None,
             clients_by=kind.clients if kind else None,
+            times=frozenset(name for name, each in allowed.items() if quantity_of(each.unit) is TIME),
             own_way={key: each for key, each in way.items() if each != getattr(catalogue.defaults, key)},
             given=frozenset(changed | given.keys() | common.keys()),
         )
@@ -512,7 +515,11 @@ class Resolver:
         return any(metric in costs for metric in shown)
 
     def _notes(
-        self, contenders: Sequence[Contender], load: LoadPlan, missing: Mapping[str, str]
+        self,
+        chosen: Sequence[Configuration],
+        contenders: Sequence[Contender],
+        load: LoadPlan,
+        missing: Mapping[str, str],
     ) -> Iterator[str]:
         """Yield the notes that belong to every figure."""
         if smaller := note_of(self.form.scale):
@@ -532,6 +539,7 @@ class Resolver:
         if {lab.network} not in labs.values():
             lab = lab.model_copy(update={"settings": {}})  # no part runs in the study's own lab
         yield from notes_of(lab, self.form.lab.placement)
+        yield from notes_of_commands(chosen, self.catalogue, self.problems)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"

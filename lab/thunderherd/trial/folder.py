@@ -1,7 +1,8 @@
 """The folder of a trial, for a server that is not ours: its configuration, made from templates.
 
 `{dir}` in its command is the folder. `{dir}/NAME` is also a copy of the file NAME of the command's directory,
-if there is one, with `{port}`, `{host}` and `{dir}` filled in.
+if there is one, with `{port}`, `{host}`, `{dir}` and the settings of the load filled in. Another free port is
+`{second_port}`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.study.foreign import PORT, filled
+from thunderherd.study.foreign import PORT, SECOND_PORT, filled
 from thunderherd.study.resolved import Foreign
 
 __all__ = ["HOST", "Filled", "filled_in"]
@@ -23,40 +24,58 @@ DIR, HOST = "{dir}", "{host}"
 
 @dataclass(frozen=True)
 class Filled:
-    """The command, environment and address of a server for one trial."""
+    """The command, environment and address of a server for one trial, and its second port, if it has one."""
 
     command: list[str]
     environment: dict[str, str]
     address: str
+    second_port: str
 
 
 @contextlib.contextmanager
-def filled_in(server: Foreign, listen: str) -> Iterator[Filled]:
-    """Make the folder of a trial, fill it, and remove it at the end; without `{dir}` there is none.
+def filled_in(server: Foreign, listen: str, settings: Mapping[str, str]) -> Iterator[Filled]:
+    """Fill in a command for a trial. A command with `{dir}` has a folder, which is removed at the end.
 
-    `listen` is HOST:0. Without a folder the engine chooses the port.
+    `listen` is HOST:0; `settings` has the placeholders of the load's settings. Without a folder and a second
+    port the engine chooses the port.
     """
     words = [*server.command, *server.environment.values()]
-    if not any(DIR in word for word in words):
-        yield Filled([*server.command], {**server.environment}, listen)
+    needs_folder = any(DIR in word for word in words)
+    if not needs_folder and not any(SECOND_PORT in word for word in words):
+        yield _filled(server, settings, listen, "")
         return
     host = listen.rpartition(":")[0]
-    port = _free_port()
-    with tempfile.TemporaryDirectory(prefix="thunderherd-", ignore_cleanup_errors=True) as made:
-        folder = Path(made)
-        # A server may give up its privileges before it reads its files.
-        folder.chmod(0o755)
-        values = {DIR: made, PORT: str(port), HOST: host}
-        for word in words:
-            if template := _template(word, server.directory):
-                target = folder / template.name
-                target.write_text(filled(template.read_text(encoding="utf-8"), values), encoding="utf-8")
-                target.chmod(template.stat().st_mode & 0o777)
-        yield Filled(
-            [filled(word, values) for word in server.command],
-            {name: filled(value, values) for name, value in server.environment.items()},
-            f"{host}:{port}",
-        )
+    ports = [str(port) for port in _free_ports(2)]
+    values = {**settings, PORT: ports[0], SECOND_PORT: ports[1], HOST: host}
+    with contextlib.ExitStack() as held:
+        if needs_folder:
+            made = tempfile.TemporaryDirectory(prefix="thunderherd-", ignore_cleanup_errors=True)
+            folder = Path(held.enter_context(made))
+            values[DIR] = str(folder)
+            _fill_folder(folder, words, server.directory, values)
+        yield _filled(server, values, f"{host}:{ports[0]}", ports[1])
+
+
+def _filled(server: Foreign, values: Mapping[str, str], address: str, second_port: str) -> Filled:
+    return Filled(
+        [filled(word, values) for word in server.command],
+        {name: filled(value, values) for name, value in server.environment.items()},
+        address,
+        second_port,
+    )
+
+
+def _fill_folder(
+    folder: Path, words: Iterable[str], directory: Path | None, values: Mapping[str, str]
+) -> None:
+    """Make a copy of each template, with its placeholders filled in."""
+    # A server may give up its privileges before it reads its files.
+    folder.chmod(0o755)
+    for word in words:
+        if template := _template(word, directory):
+            target = folder / template.name
+            target.write_text(filled(template.read_text(encoding="utf-8"), values), encoding="utf-8")
+            target.chmod(template.stat().st_mode & 0o777)
 
 
 def _template(word: str, directory: Path | None) -> Path | None:
@@ -66,9 +85,10 @@ def _template(word: str, directory: Path | None) -> Path | None:
     return path if name and "/" not in name and path.is_file() else None
 
 
-def _free_port() -> int:
-    """Return a port that nobody uses now. If another process takes it, the trial is invalid and repeated."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _free_ports(number: int) -> list[int]:
+    """Return ports that nobody uses now. If another process takes one, the trial is invalid and repeated."""
+    with contextlib.ExitStack() as held:
+        found = [held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(number)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in found]

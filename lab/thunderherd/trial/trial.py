@@ -32,7 +32,7 @@ from thunderherd.labs.kind import Site
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
-from thunderherd.study.foreign import CLIENTS, DURATION, PORT, filled
+from thunderherd.study.foreign import PORT, SECOND_PORT, filled
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.resolved import Foreign
 from thunderherd.text.figures import count
@@ -162,6 +162,7 @@ class _Trial:
         self.contender, self.counters, self.engine, self.site, self.seen, self.profiles = (
             contender, counters, engine, site, seen, profiles,
         )  # fmt: skip
+        self.second_port = ""
 
     def run_window(self) -> None:
         """Run a trial with a window, from the fork of the server to the account of its life."""
@@ -234,7 +235,9 @@ class _Trial:
 
     def _foreign(self, server: Foreign, held: contextlib.ExitStack) -> ForeignServer:
         """Return a server that is not ours. Its folder lasts until `held` is closed."""
-        made = held.enter_context(filled_in(server, self.site.listen))
+        placeholders = self.contender.load.placeholders
+        made = held.enter_context(filled_in(server, self.site.listen, placeholders))
+        self.second_port = made.second_port
         return ForeignServer(
             made.command,
             name=self.contender.base,
@@ -266,8 +269,7 @@ class _Trial:
                 yield running
             return
         host, _, port = address.rpartition(":")
-        seconds = int(load.settings.get(load.duration, 0)) / 1e9 if load.duration else 0.0
-        values = {HOST: host, PORT: port, CLIENTS: str(load.clients), DURATION: f"{seconds:g}"}
+        values = {**load.placeholders, HOST: host, PORT: port, SECOND_PORT: self.second_port}
         with contextlib.ExitStack() as started:
             generators: list[ForeignLoad] = []
             for _ in range(load.processes):

@@ -13,6 +13,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.setting_rules import Product
 from thunderherd.errors import Problem
 from thunderherd.labs import named, owners, takes
+from thunderherd.study.checks.load_commands import takes_setting
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.file.tables import StudyForm, ValueTable
 from thunderherd.toml.file import KeyPath, Problems, flat, show
@@ -82,7 +83,8 @@ def _has(each: Configuration, key: tuple[str, ...], catalogue: Catalogue) -> boo
         return key[1] in catalogue.settings_of_server(each.design, each.way, each.workload)
     if key[:2] == ("load", "settings"):
         is_known = key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
-        return is_known and key[2] != _overruled(each, catalogue)
+        reaches = takes_setting(each, key[2], catalogue)
+        return is_known and reaches and key[2] != _overruled(each, catalogue)
     return key[0] != "lab" or takes(each.lab.kind, key[1])
 
 

@@ -353,7 +353,7 @@ class ContenderTable(StrictTable):
         description="instead of a design, the command of a server of your own and its arguments, such as "
         '["./server", "--port", "{port}"]; it is stopped by SIGTERM. {dir} is a new folder for each '
         "trial, and {dir}/NAME a copy of the file NAME with {port}, {host} and {dir} filled in; {workload} "
-        "is its workload",
+        "is its workload, {NAME} the value of load.settings.NAME",
     )
     directory: str | None = Field(
         default=None, description="the folder that the command runs in (default: that of the study)"

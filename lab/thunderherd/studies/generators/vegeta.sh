@@ -1,0 +1,4 @@
+# Attacks first and reports afterwards: sh vegeta.sh URL RATE SECONDS CONNECTIONS.
+results=$(mktemp) && trap 'rm -f "$results"' EXIT
+echo "GET $1" | vegeta attack -rate "$2" -duration "$3s" -connections "$4" -output "$results" &&
+    vegeta report -type json "$results"

@@ -1,0 +1,119 @@
+"""What a load's command takes of the settings of its load: those that it has a placeholder for.
+
+A setting that it cannot take would have no effect. It is refused if a contender or a sweep sets it for this
+load, and noted if the study sets it for all loads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from thunderherd.engine.catalogue import Catalogue, Way
+from thunderherd.study.file.contenders import Configuration
+from thunderherd.toml.file import KeyPath, Problems
+
+__all__ = ["RESERVED", "check_taken", "notes_of_commands", "takes_setting"]
+
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+CLIENTS, DURATION = "clients", "duration"
+"""Placeholders whatever the load calls its number of clients and its length."""
+RESERVED = frozenset({"host", "port", "second_port", "dir", "workload", "build"})
+"""Placeholders that are no settings, even if a load has a setting of that name."""
+CHECK, COUNT = "check", "count"
+"""The setting, and its value, of a load that compares no bytes. A command never does."""
+NOT_TAKEN = "study.setting_not_taken"
+
+
+def takes_setting(each: Configuration, name: str, catalogue: Catalogue) -> bool:
+    """True if a setting of the load reaches the clients: ours, or a command that has a place for it."""
+    return each.load.command is None or name in _taken(each, catalogue)
+
+
+def check_taken(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """Refuse settings and primitives that a contender or the points of a sweep give to a load's command."""
+    if each.load.command is None:
+        return
+    taken = _taken(each, catalogue)
+    for key in _own_keys(each):
+        name = key[-1]
+        if name not in taken:
+            written = f"{{{name}}}"
+            what = f"write {written} into load.command, or leave" if len(key) == 3 else "leave"
+            problems.add(
+                each.where(*key),
+                f"the command of the load takes no {name}",
+                code=NOT_TAKEN,
+                hint=f"{what} {'.'.join(key)} out",
+            )
+
+
+def notes_of_commands(
+    chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
+) -> Iterator[str]:
+    """Yield a line for commands of loads that cannot take settings which the study sets for all loads."""
+    found: dict[tuple[str, ...], dict[str, None]] = {}
+    for each in chosen:
+        if each.load.command is None:
+            continue
+        taken = _taken(each, catalogue)
+        allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+        given = _common_names(each, problems)
+        lacking = [name for name in given if name in allowed and name not in taken]
+        if lacking:
+            found.setdefault(tuple(lacking), {})[each.base.table.name] = None
+    for names, whose in found.items():
+        yield (
+            f"the load command of {', '.join(whose)} takes no {', '.join(names)}, which the study sets "
+            f"[{NOT_TAKEN}]"
+        )
+
+
+def _taken(each: Configuration, catalogue: Catalogue) -> set[str]:
+    """Return the settings that the commands of load and server take, or that reach the clients anyway."""
+    words = [*(each.load.command or ()), *each.load.environment.values()]
+    words += [*(each.table.command or ()), *each.table.environment.values()]
+    taken = {name for word in words for name in PLACEHOLDER.findall(word)} - RESERVED
+    kind = catalogue.load(each.load.kind)
+    if kind is not None and CLIENTS in taken and kind.clients:
+        taken.add(kind.clients)
+    if kind is not None and DURATION in taken and kind.duration:
+        taken.add(kind.duration)
+    if each.load.settings.get(CHECK) == COUNT:
+        taken.add(CHECK)
+    workload = catalogue.workload(each.workload)
+    if workload is not None and each.design:
+        # The server of the same trial has a setting that must agree, and its replies show it.
+        taken |= {agreement.client for agreement in workload.agreements}
+    return taken
+
+
+def _own_keys(each: Configuration) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of a load that a contender, or the points of a sweep, give it."""
+    for path, place in each.places.items():
+        is_own = "contenders" in place[::2] or (place[0] == "sweeps" and place[2:3] == ("values",))
+        if not is_own or path[0] != "load":
+            continue
+        if path[1] in Way._fields or path[1] == "settings":
+            yield tuple(map(str, path))
+
+
+def _common_names(each: Configuration, problems: Problems) -> Iterable[str]:
+    """Return the settings of a load that the file, a sweep for all its contenders, or the user sets."""
+    given = [name for name in each.load.settings if _is_written(("load", "settings", name), problems)]
+    given += [str(path[2]) for path in each.places if path[:2] == ("load", "settings")]
+    if each.lab.congestion is not None:
+        given.append("congestion")
+    return dict.fromkeys(given)
+
+
+def _is_written(path: KeyPath, problems: Problems) -> bool:
+    """True if a key is in the file, or if an override or the size sets it; false for a default."""
+    if path in problems.origins:
+        return True
+    table: object = problems.file.data
+    for key in path:
+        if not isinstance(table, dict) or key not in table:
+            return False
+        table = table[key]
+    return True
