@@ -29,6 +29,20 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
     sys.exit(STATUS)
 """
 """A server that takes its first connection for its client's, and ends after it."""
+POLLS = """
+import contextlib, socket, sys
+listener, held = socket.create_server(("127.0.0.1", int(sys.argv[1]))), []
+listener.setblocking(False)
+print("listens", flush=True)
+while True:
+    with contextlib.suppress(BlockingIOError):
+        held.append(listener.accept()[0])
+        held[-1].setblocking(False)
+    for each in held:
+        with contextlib.suppress(BlockingIOError):
+            each.recv(65536)
+"""
+"""A server that never sleeps."""
 SENDER = """
 import json, socket, sys, time
 connection, sent, began = socket.create_connection((sys.argv[1], int(sys.argv[2]))), 0, time.monotonic()
@@ -124,6 +138,19 @@ def test_the_notes_say_that_nothing_is_checked(tmp_path: Path) -> None:
     notes = summarise(made, [run(made)], {}, seed=1).study.notes
     assert len([note for note in notes if "neither end" in note and note.endswith(" pair")]) == 1
     assert not [note for note in notes if "only the clients' counts" in note]
+
+
+def test_the_cpu_time_of_a_server_that_busy_polls_is_unknown(tmp_path: Path) -> None:
+    """It would include polling before and after the load, which cannot be separated."""
+    (tmp_path / "server.py").write_text(POLLS)
+    made = study(tmp_path, [sys.executable, "server.py", "{port}"], sender(tmp_path), ready="listens")
+    found = run(made)
+    assert found.valid and found.ready and found.ready.spins, found.invalid_reasons
+    metrics = found.metrics or {}
+    assert metrics["server_cpu_per_byte"] is metrics["server_cpu_seconds"] is None
+    assert metrics["gigabits_per_second"] and metrics["client_cpu_per_byte"]
+    (shown,) = summarise(made, [found], {}, seed=1).contenders
+    assert "busy-polls" in shown.unknown["server_cpu_per_byte"]
 
 
 def test_a_test_for_readiness_by_its_line_takes_no_connection(tmp_path: Path) -> None:

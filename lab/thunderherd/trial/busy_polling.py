@@ -15,7 +15,7 @@ from thunderherd.trial.counters import Seen
 __all__ = ["beyond_load", "not_of_load"]
 
 BUSY_POLLS = "the server busy-polls: it also used CPU before its clients came and after they had gone"
-ENDS_BY_TIME = "a load that ends by time (load.settings.duration) excludes that"
+ENDS_BY_TIME = "a load of ours that ends by time (load.settings.duration) excludes that"
 
 OF_SERVER = {
     "server_cpu_seconds", CPU_PER_CONNECTION, "server_cpu_per_request", "server_cpu_per_byte", "cpu_per_byte",

@@ -177,7 +177,10 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             "only the clients' counts are checked, since these servers report none: "
             f"{', '.join(dict.fromkeys(without))}"
         )
-    compared = [each.base for each in study.contenders if each.load.client is None]
+    workloads = {each.workload for each in foreign.values() if each.load.client is None}
+    compared = [
+        each.base for each in study.contenders if each.load.client is None and each.workload in workloads
+    ]
     replies = {
         base: size
         for base in dict.fromkeys(compared)

@@ -48,6 +48,8 @@ SETTLE_SECONDS = 2.0
 """Time limit for a server to become idle."""
 FOREIGN_SETTLE_SECONDS = 0.5
 """The same for a server that is not ours, which is then measured all the same."""
+BUSY_SHARE = 0.5
+"""The share of a CPU from which on a server without clients busy-polls."""
 NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
 """CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
@@ -163,6 +165,7 @@ class _Trial:
             contender, counters, engine, site, seen, profiles,
         )  # fmt: skip
         self.second_port = ""
+        self.busy: list[bool] = []
 
     def run_window(self) -> None:
         """Run a trial with a window, from the fork of the server to the account of its life."""
@@ -174,14 +177,16 @@ class _Trial:
             if warm_up is not None:
                 with self._started(server.ready.address, [warm_up]) as running:
                     seen.warm_up = self._results(running)
-            settle(server)
+            self._settled(server)
             quiet = self._sample(server.ready)
             seen.rest_before = seen.before = server.snapshot()
             with self._measured(server.ready.address) as running:
                 if load.has_window:
                     self._snapshots_at_marks(server, running)
                 seen.loads = self._results(running)
-            seen.rest_after = settle(server)
+            seen.rest_after = self._settled(server)
+            if self.busy and all(self.busy):
+                seen.ready = server.ready.model_copy(update={"spins": True})
             if not load.has_window:
                 seen.after = seen.rest_after
             seen.samples = (quiet, self._sample(server.ready))
@@ -202,6 +207,14 @@ class _Trial:
             seen.summary = server.stop()
             seen.server_life = server.life
         seen.samples = (quiet, self._sample())
+
+    def _settled(self, server: Server | ForeignServer) -> Snapshot:
+        """Return the snapshot of an idle server; add to `busy` whether one that is not ours busy-polls."""
+        if not isinstance(server, ForeignServer):
+            return settle(server)
+        snapshot, is_busy = _settle_foreign(server)
+        self.busy.append(is_busy)
+        return snapshot
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
         """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
@@ -394,7 +407,7 @@ def settle(server: Server | ForeignServer) -> Snapshot:
     CPU time is looked at, and after half a second no longer.
     """
     if isinstance(server, ForeignServer):
-        return _settle_foreign(server)
+        return _settle_foreign(server)[0]
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
@@ -415,14 +428,16 @@ def settle(server: Server | ForeignServer) -> Snapshot:
         earlier = now
 
 
-def _settle_foreign(server: ForeignServer) -> Snapshot:
+def _settle_foreign(server: ForeignServer) -> tuple[Snapshot, bool]:
+    """Return the last snapshot, and whether the server used most of a CPU until the time limit."""
     deadline = time.monotonic() + FOREIGN_SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
         time.sleep(SETTLE_INTERVAL_SECONDS)
         now = server.snapshot()
-        if (now.cpu_ns or 0) - (earlier.cpu_ns or 0) <= STILL_CPU_NS or time.monotonic() > deadline:
-            return now
+        used, lasted = (now.cpu_ns or 0) - (earlier.cpu_ns or 0), now.monotonic_ns - earlier.monotonic_ns
+        if used <= STILL_CPU_NS or time.monotonic() > deadline:
+            return now, used > BUSY_SHARE * lasted
         earlier = now
 
 
