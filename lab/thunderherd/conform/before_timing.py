@@ -14,7 +14,7 @@ from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
 from thunderherd.errors import UserError
-from thunderherd.study.foreign import PATH
+from thunderherd.study.foreign import PATH, filled
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
 
@@ -90,6 +90,8 @@ def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
         if server is None or each.load.client is not None:
             continue
         path = each.load.settings.get(PATH)
+        values = each.load.placeholders
+        server = server.model_copy(update={"command": tuple(filled(word, values) for word in server.command)})
         typed = server.url or _as_typed(server.command)
         yield (
             Tested(
@@ -99,6 +101,7 @@ def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
                 server.address or "",
                 str(path) if path else None,
                 server,
+                tuple(values.items()),
             ),
             each,
         )

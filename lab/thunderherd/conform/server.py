@@ -35,6 +35,8 @@ class Tested:
     """The path of a resource that it has; None for a workload without paths."""
     server: Foreign | None = None
     """How a command is started."""
+    placeholders: tuple[tuple[str, str], ...] = ()
+    """The placeholders of a load's settings, and their values, for the files and variables of a command."""
 
     def __hash__(self) -> int:
         """The server is no part: it has a dictionary."""
@@ -54,7 +56,9 @@ class Tested:
                 server = Server(self.typed, workload=self.workload)
             elif self.kind == "command":
                 assert self.server is not None, "a command has its words"
-                made = held.enter_context(filled_in(self.server, loopback.KIND.listen))
+                made = held.enter_context(
+                    filled_in(self.server, loopback.KIND.listen, dict(self.placeholders))
+                )
                 server = ForeignServer(
                     made.command,
                     name=made.command[0],
