@@ -126,6 +126,11 @@ def test_a_common_setting_without_a_place_in_the_command_is_noted_in_one_line(tm
     assert named == [{"rate", *common}, common]
 
 
+def test_a_common_primitive_is_noted_as_well(tmp_path: Path) -> None:
+    (note,) = notes(loaded(tmp_path, OWN.replace("[load]\n", '[load]\nprimitive = "writev"\n')))
+    assert "primitive" in note.partition(" takes no ")[2]
+
+
 def test_nothing_is_noted_of_defaults_and_of_our_clients(tmp_path: Path) -> None:
     text = OWN.replace('settings = { clients = 8, connections = "kept", duration = "2s" }\n', "")
     text = text.replace('kind = "closed_connections"\n', "")

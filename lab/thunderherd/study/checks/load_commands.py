@@ -59,7 +59,7 @@ def notes_of_commands(
         taken = _taken(each, catalogue)
         allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
         given = _common_names(each, problems)
-        lacking = [name for name in given if name in allowed and name not in taken]
+        lacking = [name for name in given if name in {*allowed, *Way._fields} - taken]
         if lacking:
             found.setdefault(tuple(lacking), {})[each.base.table.name] = None
     for names, whose in found.items():
@@ -99,9 +99,11 @@ def _own_keys(each: Configuration) -> Iterator[tuple[str, ...]]:
 
 
 def _common_names(each: Configuration, problems: Problems) -> Iterable[str]:
-    """Return the settings of a load that the file, a sweep for all its contenders, or the user sets."""
+    """Return what the file, a sweep for all its contenders, or the user sets of a load."""
     given = [name for name in each.load.settings if _is_written(("load", "settings", name), problems)]
-    given += [str(path[2]) for path in each.places if path[:2] == ("load", "settings")]
+    given += [key for key in Way._fields if _is_written(("load", key), problems)]
+    given += [str(path[-1]) for path in each.places if path[:2] == ("load", "settings")]
+    given += [str(path[1]) for path in each.places if path[0] == "load" and path[1] in Way._fields]
     if each.lab.congestion is not None:
         given.append("congestion")
     return dict.fromkeys(given)
