@@ -39,6 +39,9 @@ CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that chooses a connection for each request or a persistent connection, its value for
 persistent connections, and the setting for the number of outstanding requests of a connection."""
 
+CLOSING, BY_RESET = "closing", "reset"
+"""The setting of a load that chooses how its clients end their connections, and its value for RST."""
+
 
 class _Resolved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

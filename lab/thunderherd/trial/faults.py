@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from thunderherd.study.resolved import PIPELINE
+from thunderherd.study.resolved import BY_RESET, CLOSING, PIPELINE
 from thunderherd.text.figures import count
 from thunderherd.trial.load_validity import validity_faults
 from thunderherd.trial.metrics import flow_of, total
@@ -66,7 +66,7 @@ def _window_faults(seen: Observation) -> Iterator[str]:
 def _server_faults(seen: Observation) -> Iterator[str]:
     last = seen.summary or seen.rest_after
     if last is not None and last.tally is not None:
-        spare = _in_flight(seen, 1)
+        spare = _in_flight(seen, 1) + _ended_by_reset(seen)
         unexpected = {
             kind: max(0, number - spare) if kind == RESET else number
             for kind, number in last.tally.errors.items()
@@ -118,6 +118,13 @@ def _in_flight(seen: Observation, per_client: int) -> int:
     """
     load = seen.contender.load
     return load.processes * load.clients * per_client if load.client is not None else 0
+
+
+def _ended_by_reset(seen: Observation) -> int:
+    """Return the most connections that our clients ended by RST, as the study says."""
+    if seen.contender.load.settings.get(CLOSING) != BY_RESET:
+        return 0
+    return sum(load.tally.connections for load in (*seen.warm_up, *seen.loads))
 
 
 def _account_faults(seen: Observation) -> Iterator[str]:

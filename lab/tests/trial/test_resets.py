@@ -1,0 +1,57 @@
+"""Trials whose clients end their connections by RST: resets that the study asks for are no errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thunderherd.engine import client
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial import faults
+from thunderherd.trial.trial import run_trial
+
+STUDY = """
+name = "resets"
+[server]
+workload = "echo"
+[load]
+kind = "closed_connections"
+settings = { clients = 4, duration = "200ms", warm_up = "50ms", bytes = 64 }
+[measure]
+limits = "0"
+[comparisons]
+all_pairs = false
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "epoll"
+design = "epoll"
+"""
+
+pytestmark = pytest.mark.usefixtures("use_engine")
+
+
+def study(directory: Path, *settings: str) -> Study:
+    path = directory / "resets.toml"
+    path.write_text(STUDY)
+    return load_study(str(path), "quick", [f"load.settings.{each}" for each in settings], client.catalogue())
+
+
+@pytest.mark.parametrize("connections", ["per_request", "kept"])
+def test_connections_that_clients_end_by_rst_are_no_errors(connections: str, tmp_path: Path) -> None:
+    made = study(tmp_path, "closing=reset", f"connections={connections}")
+    found = run_trial(made, made.contenders[0], block=1, position=1, seed=1)
+    assert found.valid, found.invalid_reasons
+    assert found.summary and found.summary.tally and found.summary.tally.errors.get("reset", 0) > 0
+
+
+def test_a_reset_that_the_study_does_not_ask_for_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = study(tmp_path, "closing=reset", "connections=per_request")
+    monkeypatch.setattr(faults, "BY_RESET", "no such way")
+    found = run_trial(made, made.contenders[0], block=1, position=1, seed=1)
+    assert found.summary and found.summary.tally
+    number = found.summary.tally.errors["reset"]
+    assert [reason for reason in found.invalid_reasons if f"{number} reset" in reason]
