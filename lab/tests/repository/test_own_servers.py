@@ -59,3 +59,12 @@ def test_the_study_of_the_page_runs(tmp_path: Path) -> None:
                 break
         assert trial.valid, trial.invalid_reasons
         assert (trial.metrics or {})["server_cpu_per_request"]
+
+
+@pytest.mark.parametrize("path", ["peers/stay.sh", "generators/vegeta.sh"])
+def test_the_small_files_of_the_page_are_those_of_bundled_studies(path: str) -> None:
+    def code(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    file = PAGE.parents[1] / "lab/thunderherd/studies" / path
+    assert code(block("sh", file.name)) == code(file.read_text(encoding="utf-8"))

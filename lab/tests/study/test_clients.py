@@ -197,9 +197,30 @@ def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Pa
     assert places(refused(loaded, tmp_path, missing), "study.no_program")
 
 
-def test_every_load_of_the_study_generators_has_a_parser_and_says_how_to_get_it() -> None:
-    found = load_study("generators", "full", (), client.catalogue())
-    named = {each.base: each.load for each in found.contenders}
-    assert named["ours"].client is None
-    assert all(load.client and load.parser == name for name, load in named.items() if name != "ours")
-    assert all("install" in why for why in found.absent.values())
+@pytest.mark.parametrize("name", ["generators", "peers"])
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_every_load_of_a_bundled_study_has_the_parser_of_its_program(name: str, size: str) -> None:
+    found = load_study(name, size, (), client.catalogue())
+    loads = {each.base: each.load for each in found.contenders}
+    foreign = {base: load for base, load in loads.items() if load.client is not None}
+    programs = {"sh": "vegeta", "tcp_rr": "neper", "tcp_crr": "neper", "tcp_stream": "neper"}
+    for load in foreign.values():
+        program = Path(load.client.command[0]).name if load.client else ""
+        assert load.parser == programs.get(program, program)
+    assert len(foreign) < len(loads), "some loads are ours"
+    left_out = [why for why in found.absent.values() if "not part of size" not in why]
+    assert all("no program" in why for why in left_out)
+
+
+@pytest.mark.parametrize("name", ["generators", "peers"])
+def test_each_program_of_a_bundled_study_may_be_missing(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = load_study(name, "full", (), client.catalogue())
+    engine = client.find_engine()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
+    found = load_study(name, "full", (), client.catalogue())
+    kept = {each.base for each in whole.contenders if not each.foreign and not each.load.client}
+    assert {each.base for each in found.contenders} == kept
+    assert all("install" in why or "build" in why for why in found.absent.values())
