@@ -40,8 +40,8 @@ test: ## set up, run all tests that CI runs
 bench: build ## benchmarks of our programs: designs, memory, reach, nginx, counting, layers, proofs (31 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## comparisons with other tools: streams, round_trips, transactions, clients (34 minutes; PART=NAME runs one)
-	@$(PYTHON) bench $(or $(PART),peers)
+bench-peers: build ## comparisons with other tools: the studies generators and peers (an hour or more; SIZE=quick takes 6 minutes)
+	@for study in generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
 
 build: $(VENV)/.installed ## set up only: .venv with the commands thunderherd and thunderherd-engine
 

@@ -1,4 +1,4 @@
-"""Benchmarks: `make bench`, `make bench-peers`, or `.venv/bin/python bench PART [options]` for one part.
+"""Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
 METHODOLOGY.md describes how they measure. Only the proofs judge; the other parts print figures. Do not
 compare figures of different runs or machines.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-import clients
 import counting
 import designs
 import layers
@@ -17,14 +16,11 @@ import memory
 import nginx
 import proofs
 import reach
-import round_trips
-import streams
-import transactions
 from common import duration, two_places, unavailable_designs
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {
+PARTS = {
     "designs": designs,
     "memory": memory,
     "reach": reach,
@@ -33,22 +29,19 @@ SERVERS = {
     "layers": layers,
     "proofs": proofs,
 }
-PEERS = {"streams": streams, "round_trips": round_trips, "transactions": transactions, "clients": clients}
-PARTS = {**SERVERS, **PEERS}
 
 
 def main() -> None:
     """Run the parts that the command line names; exit with 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(SERVERS)}")
-    parts.add_parser("peers", help=f"all of {', '.join(PEERS)}")
+    parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(PARTS)}")
     for name, part in PARTS.items():
         part.options(parts.add_parser(name, help=about(name), description=part.__doc__))
     given = parser.parse_args()
     if given.part in PARTS:
         chosen = {given.part: given}
     else:
-        chosen = {name: parser.parse_args([name]) for name in (PEERS if given.part else SERVERS)}
+        chosen = {name: parser.parse_args([name]) for name in PARTS}
     try:
         announce(chosen)
     except UserError as error:
@@ -71,8 +64,7 @@ def announce(chosen: dict[str, argparse.Namespace]) -> None:
     lengths = ", ".join(f"{name} {duration(length)}" for name, length in seconds.items())
     total = duration(sum(seconds.values()))
     print(f"bench: about {total} ({lengths}), more on a busy machine", flush=True)
-    missing = [PEERS[name].not_here() if name in PEERS else unavailable_designs() for name in chosen]
-    for reason in dict.fromkeys(reason for each in missing for reason in each):
+    for reason in unavailable_designs():
         print(f"bench: missing: {reason}")
 
 

@@ -26,8 +26,10 @@ import numpy as np
 
 from common import (
     chosen_designs,
+    end_group,
     group_cpu,
     ratio,
+    run_wrk,
     search_path,
     show_lost,
     shuffled_rounds,
@@ -36,8 +38,6 @@ from common import (
     until_done,
     workers,
 )
-from compare.http_tools import WRK
-from compare.peers import end_group
 from thunderherd.engine.client import EngineError, Server
 from thunderherd.errors import UserError
 
@@ -168,7 +168,7 @@ def wrk(server: Listening, seconds: int) -> Seen:
     """Run wrk once, which checks status and length of replies; return the rate and both sides' CPU time."""
     cpu = group_cpu(server.group)
     began = os.times()
-    result = WRK.run(server.port, CONNECTIONS, seconds)
+    result = run_wrk(server.port, CONNECTIONS, seconds)
     ended = os.times()
     cpu = group_cpu(server.group) - cpu
     own = ended.children_user - began.children_user + ended.children_system - began.children_system

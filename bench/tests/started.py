@@ -1,4 +1,4 @@
-"""The benchmarks as programs that a test starts or as calls, and the places that their comparisons run in."""
+"""The benchmarks as programs that a test starts or as calls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import importlib.util
 import io
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from compare import places
 from thunderherd.errors import UserError
 
 BENCH = Path(__file__).resolve().parents[1]
@@ -76,13 +75,3 @@ def refused(*command: str) -> str:
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 1 and "Traceback" not in run.stderr, run.stderr
     return run.stderr
-
-
-@contextlib.contextmanager
-def in_a_place(name: str) -> Iterator[places.Place]:
-    """Makes a place for a comparison; skips the test if this machine cannot."""
-    try:
-        with places.place(name, "reno") as where:
-            yield where
-    except UserError as error:
-        pytest.skip(str(error))

@@ -10,22 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import clients
 import nginx
 from thunderherd.engine.client import EngineError
-
-
-def test_ratio_to_wrk_uses_the_rounds_that_both_have() -> None:
-    def ran(per_second: float) -> clients.Seen:
-        return clients.Seen(per_second, 1.0, 1.0, 1.0, None)
-
-    wrk = {1: ran(100.0), 3: ran(300.0)}
-    ours = {1: ran(200.0), 2: ran(7.0), 3: ran(600.0)}
-    seen = {clients.WRK: wrk, "ours": ours}
-    assert clients.to_wrk(seen, "ours", "per_second") == "2.00"
-    assert clients.to_wrk(seen, clients.WRK, "per_second") == "-"
-    assert clients.to_wrk({"ours": ours}, "ours", "per_second") == "-", "wrk is not here"
-    assert clients.to_wrk({clients.WRK: {4: ran(1.0)}, "ours": ours}, "ours", "per_second") == "-"
 
 
 def test_ratio_to_nginx_uses_the_rounds_that_all_servers_have(

@@ -6,10 +6,8 @@ import os
 import re
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from started import BENCH, bench, refusal, refused
@@ -115,58 +113,10 @@ def test_counting_benchmark_compares_counted_trials_with_uncounted_ones() -> Non
         assert len(costs) == 3 and printed.rstrip().endswith(reason), printed
 
 
-@pytest.fixture
-def quickly_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds the bare loops without optimisation, from what `cargo test` has compiled. The optimised program
-    takes minutes to build, and no figure is judged."""
-    if layers.missing():
-        return
-    run = subprocess.run
-
-    def unoptimised(command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
-        return run([word for word in command if word != "--release"], **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(layers.subprocess, "run", unoptimised)
-        program = layers.built.__wrapped__()
-    monkeypatch.setattr(layers, "built", lambda: program)
-
-
 @pytest.mark.thorough
 @pytest.mark.skipif(layers.missing() is not None, reason="needs cargo")
 def test_bare_loops_are_built_with_optimisation() -> None:
     assert layers.built().is_file()
-
-
-@pytest.mark.usefixtures("quickly_built")
-def test_clients_benchmark_compares_request_counts_of_generator_and_server() -> None:
-    printed = bench("clients", "epoll, 64 bytes", "--rounds", "1", "--seconds", "1")
-    for name in ("ours, epoll", "ours, io_uring", "ours, io_uring, all bytes"):
-        [row] = rows(printed, name)
-        assert re.search(r"\s1\.000\d\s", row), printed
-    for name in ("bare loop", "bare loop, polling"):
-        [row] = rows(printed, name)
-        assert FIGURE.search(row) or layers.missing(), printed
-    for name in ("wrk", "hey", "h2load"):
-        if shutil.which(name):
-            [row] = rows(printed, name)
-            # What a tool has under way as it ends, its server counts and it does not.
-            assert re.search(r"\s(0\.99\d\d|1\.0\d\d\d)\s", row), printed
-        else:
-            assert re.search(rf"^bench: missing: {name} ", printed, re.MULTILINE), printed
-    error = refusal("clients", "apache")
-    assert error.codes == ("bench.unknown_server",) and "'apache'" in str(error)
-
-
-@pytest.mark.thorough
-def test_transactions_benchmark_prints_every_kind_and_arrangement() -> None:
-    printed = bench("transactions", "--choosing", "1", "--judging", "1", "--duration", "100ms")
-    for kind in ("connections kept", "connection each, RST", "connection each, FIN"):
-        for arrangement in ("a CPU a side", "both on each", "our best"):
-            [row] = rows(printed, f"{kind}: {arrangement}")
-            assert FIGURE.search(row) or is_reason(row), printed
-        assert printed.count(f"{kind}: ") >= 20, printed
-        assert f"{kind}: polling on each CPU, load polling recv_truncate " in printed, printed
 
 
 def test_an_unknown_design_is_named() -> None:
@@ -202,8 +152,6 @@ def one_cpu() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_cpu")
-@pytest.mark.parametrize(
-    "part", ["designs", "memory", "nginx", "counting", "layers", "proofs", "clients", "transactions", "peers"]
-)
+@pytest.mark.parametrize("part", ["designs", "memory", "nginx", "counting", "layers", "proofs"])
 def test_one_cpu_is_too_few(part: str) -> None:
     assert refusal(part).codes == ("bench.one_cpu",)

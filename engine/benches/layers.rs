@@ -2,10 +2,7 @@
 //! that the load counts for a request, with the load's own types. `python bench layers` compares it with the whole load.
 //!
 //! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` sends requests to a server of the workload `bytes`,
-//! and prints requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare
-//! socket for any HTTP server whose replies all have the length of its first, with a body of this many bytes: the kernel's
-//! own cost of these calls for each request. `bare_http_polling` never waits, and tries all of its connections again and
-//! again. `python bench clients` compares them with other clients.
+//! and prints requests, nanoseconds and CPU nanoseconds of the window as a line of JSON.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -164,31 +161,6 @@ impl Connection for Checked {
     }
 }
 
-/// A minimal request of an HTTP client.
-const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
-
-/// Returns the bytes of a reply to it, head and body, by making one request.
-fn reply_length(mut stream: &TcpStream, body: usize) -> Result<usize> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(GET)?;
-    let (mut reply, mut buffer) = (Vec::new(), vec![0; BUFFER]);
-    let length = loop {
-        match stream.read(&mut buffer).context("the first reply")? {
-            0 => bail!("the server closed before its first reply was complete"),
-            bytes => reply.extend_from_slice(&buffer[..bytes]),
-        }
-        let head = reply.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4);
-        match head.map(|head| head + body) {
-            Some(length) if length < reply.len() => bail!("the reply has more than {body} bytes behind its head"),
-            Some(length) if length == reply.len() => break length,
-            _ => {}
-        }
-    };
-    stream.set_nonblocking(true)?;
-    Ok(length)
-}
-
 /// State of a loop at an edge of its window.
 struct Edge {
     at: Instant,
@@ -202,21 +174,8 @@ impl Edge {
     }
 }
 
-/// How a loop finds out which connections are ready.
-#[derive(Clone, Copy, PartialEq)]
-enum Finds {
-    ByEpoll,
-    /// It tries all connections, again and again.
-    ByTrying,
-}
-
 /// Runs one thread, in which each connection sends again when it is answered.
-fn run<C: Connection>(
-    mut connections: Vec<C>,
-    window: &'static Window,
-    times: [Duration; 2],
-    finds: Finds,
-) -> Result<()> {
+fn run<C: Connection>(mut connections: Vec<C>, window: &'static Window, times: [Duration; 2]) -> Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut shared = Shared { buffer: vec![0; BUFFER].into(), measure: Measure::new(window) };
     let [warm_up, length] = times;
@@ -227,21 +186,14 @@ fn run<C: Connection>(
         connection.send_request(&mut shared)?;
     }
     let mut events = [EpollEvent::empty(); EVENTS];
-    let mut tried: Vec<usize> = (0..connections.len()).collect();
     let (began, mut requests, mut first) = (Instant::now(), 0, None);
     let last = loop {
-        if finds == Finds::ByEpoll {
-            let ready = epoll.wait(&mut events, EpollTimeout::from(1000_u16))?;
-            if ready == 0 {
-                bail!("no reply came for a second");
-            }
-            tried.clear();
-            tried.extend(events[..ready].iter().map(|event| event.data() as usize));
-        } else {
-            std::thread::yield_now();
+        let ready = epoll.wait(&mut events, EpollTimeout::from(1000_u16))?;
+        if ready == 0 {
+            bail!("no reply came for a second");
         }
-        for &number in &tried {
-            let connection = &mut connections[number];
+        for event in &events[..ready] {
+            let connection = &mut connections[event.data() as usize];
             if connection.receive(&mut shared)? {
                 requests += 1;
                 connection.send_request(&mut shared)?;
@@ -314,22 +266,19 @@ fn main() -> Result<()> {
     let client_side = ClientSide::new(bytes)?;
     let window = client_side.window;
     let timed = |session| Timed { session, sent_at: 0 };
-    let finds = if kind == "bare_http_polling" { Finds::ByTrying } else { Finds::ByEpoll };
     match kind.as_str() {
-        "bare" | "bare_http" | "bare_http_polling" => {
-            let (request, bytes): (Box<[u8]>, usize) = match streams.first() {
-                Some(first) if kind != "bare" => (GET.into(), reply_length(first, bytes as usize)?),
-                _ => (format!("{bytes}\n").into_bytes().into(), bytes as usize),
-            };
+        "bare" => {
+            let request: Box<[u8]> = format!("{bytes}\n").into_bytes().into();
+            let bytes = bytes as usize;
             let bare = |stream| Bare { stream, request: request.clone(), bytes, left: 0 };
-            run(streams.into_iter().map(bare).collect(), window, times, finds)
+            run(streams.into_iter().map(bare).collect(), window, times)
         }
-        "session" => run(client_side.sessions(streams)?, window, times, finds),
-        "histogram" => run(client_side.sessions(streams)?.into_iter().map(timed).collect(), window, times, finds),
+        "session" => run(client_side.sessions(streams)?, window, times),
+        "histogram" => run(client_side.sessions(streams)?.into_iter().map(timed).collect(), window, times),
         "checks" => {
             let checked = client_side.sessions(streams)?.into_iter().map(|session| Checked(timed(session))).collect();
-            run(checked, window, times, finds)
+            run(checked, window, times)
         }
-        other => bail!("no kind {other:?}; there are bare, bare_http, bare_http_polling, session, histogram, checks"),
+        other => bail!("no kind {other:?}; there are bare, session, histogram, checks"),
     }
 }

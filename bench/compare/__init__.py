@@ -1,1 +1,0 @@
-"""Our programs and foreign ones, measured in the same rounds and in the same place."""
