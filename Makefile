@@ -37,11 +37,11 @@ test: ## set up, run all tests that CI runs
 		$(MAKE) --no-print-directory test-engine; engine=$$?; \
 		wait $$installing && $(MAKE) --no-print-directory test-lab && exit $$engine
 
-bench: build ## benchmarks of our programs: designs, memory, reach, nginx, counting, layers, proofs (31 minutes; PART=NAME runs one)
+bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs (20 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## comparisons with other tools: the studies generators and peers (an hour or more; SIZE=quick takes 6 minutes)
-	@for study in generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
+bench-peers: build ## comparisons with other tools: the studies nginx, generators and peers (an hour or more; SIZE=quick takes 9 minutes)
+	@for study in nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
 
 build: $(VENV)/.installed ## set up only: .venv with the commands thunderherd and thunderherd-engine
 

@@ -10,10 +10,7 @@ import argparse
 import sys
 
 import counting
-import designs
 import layers
-import memory
-import nginx
 import proofs
 import reach
 from common import duration, two_places, unavailable_designs
@@ -21,10 +18,7 @@ from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 
 PARTS = {
-    "designs": designs,
-    "memory": memory,
     "reach": reach,
-    "nginx": nginx,
     "counting": counting,
     "layers": layers,
     "proofs": proofs,

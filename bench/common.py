@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import random
-import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from thunderherd.engine.catalogue import Design
 from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogue
-from thunderherd.engine.client_outputs import UnreadableError, parsed
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
@@ -205,15 +200,6 @@ def search_path() -> str:
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
 
-def group_cpu(group: int) -> int:
-    """Return the CPU time of the live processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
-    return sum(
-        int((task / "schedstat").read_text().split()[0])
-        for process in processes_of(group)
-        for task in (process / "task").iterdir()
-    )
-
-
 def processes_of(group: int) -> list[Path]:
     """Return the folders in /proc of the processes of a process group."""
     found = []
@@ -233,44 +219,3 @@ def until_done(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:
     while (waited := time.monotonic() - began) < seconds:
         yield waited
         time.sleep(0.02)
-
-
-@dataclass(frozen=True)
-class Replies:
-    """The result of one run of wrk."""
-
-    requests: int
-    per_second: float
-
-
-def run_wrk(port: int, connections: int, seconds: int) -> Replies:
-    """Request / at this port of loopback with one thread of wrk, on the clients' CPU.
-
-    Raises `EngineError` on errors, or if there was no reply.
-    """
-    words = ["-t1", f"-c{connections}", f"-d{seconds}", f"http://127.0.0.1:{port}/"]
-    done = subprocess.run(
-        [shutil.which("wrk", path=search_path()) or "wrk", *words],
-        capture_output=True,
-        text=True,
-        timeout=seconds + PATIENCE_SECONDS,
-        check=False,
-        preexec_fn=lambda: os.sched_setaffinity(0, two_places()[1]),
-    )
-    try:
-        found = parsed("wrk", done.stdout)
-    except UnreadableError as error:
-        raise EngineError(f"wrk ended with {done.returncode}: {error}: {done.stderr.strip()}") from None
-    if done.returncode or found.errors or not found.requests:
-        raise EngineError(f"wrk reports errors, or no requests:\n{done.stdout}")
-    return Replies(found.requests, found.requests / found.seconds)
-
-
-def end_group(process: subprocess.Popen[str]) -> None:
-    """End a server and its child processes."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=2)
-            return

@@ -19,9 +19,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
-from common import MILLISECOND, SECOND, show_lost, shuffled_rounds, spread, two_places, until_done
-from memory import memory
+from common import (
+    MILLISECOND,
+    SECOND,
+    processes_of,
+    show_lost,
+    shuffled_rounds,
+    spread,
+    two_places,
+    until_done,
+)
 from thunderherd.engine.client import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
@@ -40,6 +49,14 @@ PATIENCE_SECONDS = 120.0
 OTHER_DESCRIPTORS = 1_000
 """Descriptors for everything but clients' connections, and for connections that are closing."""
 SECONDS_A_CONNECTION = 0.0004
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory in bytes."""
+
+    processes: int
+    kernel: int
 
 
 @dataclass(frozen=True)
@@ -172,3 +189,20 @@ def trial(design: str, back_end: str, count: int) -> Made:
         (after.kernel - before.kernel) / count / 1024,
         (after.processes - before.processes) / count / 1024,
     )
+
+
+def memory(group: int) -> Memory:
+    """Read the memory of the server's process group and of the kernel."""
+    processes = 0
+    for folder in processes_of(group):
+        try:
+            processes += _field((folder / "smaps_rollup").read_text(), "Pss:")
+        except OSError:
+            continue
+    meminfo = Path("/proc/meminfo").read_text()
+    return Memory(processes, sum(_field(meminfo, name) for name in ("Slab:", "KernelStack:", "PageTables:")))
+
+
+def _field(text: str, name: str) -> int:
+    """Read a line of /proc in KiB, as bytes."""
+    return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name))

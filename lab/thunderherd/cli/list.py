@@ -52,9 +52,9 @@ MARK = "*"
 
 SHORTENED = ("counters", "limits")
 """Kinds that a first command does not need. The overview has only as many of their names as fit in `SHORT`
-characters, so that it fits a screen of 80 columns and 24 lines."""
+characters, in one line, so that all fits a screen of 80 columns and 24 lines."""
 
-SHORT = 95
+SHORT = 34
 
 PLAIN_WIDTH = 160
 """Columns if the output is no terminal and $COLUMNS is not set: wide enough for almost every summary."""
