@@ -28,14 +28,16 @@ SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
 EVERY_ENTRY = {name: f"docs/entries/studies/{name}.toml" for name in ("every-design", "every-primitive")}
 """Studies for the pages of entries that no source's study has. They are not bundled, since only pages use
 them."""
-STUDIES = (*SOURCES, *EVERY_ENTRY)
+COMPARISONS = ("designs", "nginx", "generators", "peers", "runtimes")
+"""Studies of our designs and loads beside others, as far as those are installed."""
+STUDIES = (*SOURCES, *EVERY_ENTRY, *COMPARISONS)
 SYSTEM_CALLS = "calls"
 
 ABOUT = """\
 Recorded runs on a real machine, small enough for the repository. The studies are those of the
-five sources, and two in docs/entries/studies with every design and every primitive. `make docs` takes
-the figures of [docs](../docs/README.md) and the picture of the [README](../README.md) from the newest record
-of each study.
+five sources, two in docs/entries/studies with every design and every primitive, and those of our designs and
+loads beside other programs. `make docs` takes the figures of [docs](../docs/README.md) and the picture of
+the [README](../README.md) from the newest record of each study.
 
 The records are of one machine on one day. Look for the same patterns on your machine, but expect other
 figures."""

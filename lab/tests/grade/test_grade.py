@@ -287,3 +287,16 @@ def test_a_real_submission_is_graded(tmp_path: Path) -> None:
     assert found["extra_data"]["cost"]["ratio"] > 0
     assert found["extra_data"]["prediction"]["predicted"] == "dearer"
     assert (tmp_path / "run" / "compare" / "trials.jsonl").exists()
+
+
+@pytest.mark.parametrize("place", ["nowhere/results.json", "."])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["grade", server("none"), "--reference", "prefork", "--output", place]
+    assert main.run_command(words) != 0
+    assert codes_printed(capsys.readouterr().err) == ["grade.output_unwritable"]
+    assert main.run_command(["conform", server("none"), "--junit", place]) != 0
+    assert codes_printed(capsys.readouterr().err) == ["conform.output_unwritable"]
+    assert [*tmp_path.iterdir()] == []

@@ -426,6 +426,7 @@ def test_golden_page(study: Study, golden: Callable[[str, str], None], tmp_path:
         (["epoll", "prefork", "--fail-if-slower", "5"], "compare.invalid_percent"),
         (["epoll", "http://127.0.0.1:1/"], "compare.not_running"),
         (["epoll", "prefork", "--save", "kept.toml"], "compare.save_exists"),
+        (["epoll", "prefork", "--save", "nowhere/study.toml"], "compare.output_unwritable"),
         (["epoll", "prefork", "--resume"], "compare.resume_without_out"),
         (["epoll", "prefork", "--buget", "5s"], UNKNOWN),
     ],

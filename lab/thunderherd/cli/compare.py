@@ -18,6 +18,7 @@ from thunderherd.cli.options import (
     Overrides,
     Resume,
     Seed,
+    check_output,
     check_resume,
     command_line,
 )
@@ -124,6 +125,8 @@ def compare(
             hint="choose another file",
             where=f"compare: --save {save}",
         )
+
+    check_output("compare", "--save", save)
 
     from thunderherd.search.compare import COMPARISON
     from thunderherd.search.compare import compare as run_comparison

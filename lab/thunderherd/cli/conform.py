@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
-from thunderherd.cli.options import AsJson, Lab, Out, Seed, command_line, write_output
+from thunderherd.cli.options import AsJson, Lab, Out, Seed, check_output, command_line, write_output
 from thunderherd.errors import UserError
 from thunderherd.toml.file import unknown
 
@@ -79,6 +79,7 @@ def conform(
     The exit status is 1 if a case failed, 2 for wrong usage. A command gets its port by {port} or PORT.
     """
     numbers = [number for text in cases or () for number in _numbers(text)]
+    check_output("conform", "--junit", junit)
 
     from thunderherd.conform.cases import conformance
     from thunderherd.conform.formats import as_json as for_programs
@@ -202,6 +203,7 @@ def grade(
             hint="leave --repeat or --format out",
             where=f"grade: --repeat {repeat}",
         )
+    check_output("grade", "--output", output)
     if predict is not None:
         _known("prediction", predict, (*PREDICTIONS, ASK), "predict")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,6 +131,26 @@ def chosen_format(
             where=command,
         )
     return found
+
+
+def check_output(command: str, option: str, path: Path | None) -> None:
+    """Raise `UserError` if a file cannot be written, before a command works for minutes."""
+    if path is None:
+        return
+    if path.is_dir():
+        reason = os.strerror(errno.EISDIR)
+    elif not path.parent.is_dir():
+        reason = os.strerror(errno.ENOENT)
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = os.strerror(errno.EACCES)
+    else:
+        return
+    raise UserError(
+        f"cannot be written: {reason}",
+        code=f"{command}.output_unwritable",
+        hint="choose another place",
+        where=f"{command}: {option} {path}",
+    )
 
 
 def write_output(command: str, path: Path, content: bytes, *, quiet: bool = False) -> None:
