@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -42,6 +43,20 @@ def test_a_command_runs_in_the_folder_of_the_study_and_has_no_settings(
     assert found.foreign is not None and found.foreign.command[-1] == "{port}"
     assert found.foreign.directory == tmp_path and found.settings == {} and found.design == ""
     assert found.load.settings["check"] == "count" and not found.counts_requests
+
+
+def test_the_note_on_cpus_names_servers_only_if_the_run_places_them(tmp_path: Path, use_engine: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU")
+    head, *_ = OWN.partition("[[contenders]]")
+    lab = f'{head}[lab]\nplacement = "apart"\n'
+    url = '[[contenders]]\nname = "{0}"\nurl = "http://localhost:80{1}/"\n'
+    running = lab + url.format("a", 80) + url.format("b", 81)
+    notes = loaded(tmp_path, running).notes
+    assert [each for each in notes if "CPU" in each and "server" in each] == []
+    assert [each for each in notes if "clients" in each and "CPU" in each]
+    ours = '[[contenders]]\nname = "c"\ndesign = "epoll"\n'
+    assert [each for each in loaded(tmp_path, running + ours).notes if "CPU" in each and "server" in each]
 
 
 def test_a_url_gives_address_and_path(tmp_path: Path, use_engine: Path) -> None:

@@ -58,13 +58,20 @@ def local_ports(table: LabTable, catalogue: Catalogue) -> int | None:
     return _kind(table).local_ports(catalogue)
 
 
-def notes_of(lab: Lab, placement: str) -> Iterator[str]:
-    """Yield the notes that belong to every figure measured in the lab."""
+def notes_of(lab: Lab, placement: str, *, places_servers: bool) -> Iterator[str]:
+    """Yield the notes that belong to every figure measured in the lab.
+
+    `places_servers` is false if all servers were running before.
+    """
     if lab.kind != USUAL.name:
         yield f"lab: {lab.network}"
     if lab.server_cpus or lab.client_cpus:
         server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
-        yield f"the server runs on {server}, the clients on {client}"
+        yield (
+            f"the server runs on {server}, the clients on {client}"
+            if places_servers
+            else f"the clients run on {client}"
+        )
     elif placement == "apart":
         yield "this process may use one CPU only: server and clients share it"
 

@@ -538,7 +538,8 @@ class Resolver:
             labs.setdefault(made.sweep, set()).add(made.lab.network)
         if {lab.network} not in labs.values():
             lab = lab.model_copy(update={"settings": {}})  # no part runs in the study's own lab
-        yield from notes_of(lab, self.form.lab.placement)
+        running = [made.foreign is not None and made.foreign.url is not None for made in contenders]
+        yield from notes_of(lab, self.form.lab.placement, places_servers=not all(running) or not running)
         yield from notes_of_commands(chosen, self.catalogue, self.problems)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)

@@ -161,17 +161,17 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
     if not foreign:
         return
     without: list[str] = []
+    running: dict[bool, list[str]] = {}
     for base, contender in foreign.items():
         if contender.foreign and contender.foreign.url is not None:
             ready = next((each.ready for each in trials if _base(each) == base and each.ready), None)
             known = ready is not None and ready.cpu_source != UNKNOWN
-            whose = (
-                f"that of the processes that listen at {contender.foreign.address}" if known else "unknown"
-            )
-            url = contender.foreign.url
-            yield f"{url} was not started by this run: it is not pinned, and its CPU time is {whose}"
+            running.setdefault(known, []).append(contender.foreign.url)
         if contender.load.client is None:
             without.append(contender.label if contender.sweep is None else base)
+    for known, urls in running.items():
+        whose = "that of the processes that listen there" if known else "unknown"
+        yield f"not started and not pinned by this run, with CPU time {whose}: {', '.join(urls)}"
     if without:
         yield (
             "only the clients' counts are checked, since these servers report none: "

@@ -24,6 +24,8 @@ __all__ = [
     "worse_than_first",
 ]
 
+FIRST_REASONS = 2
+"""The reasons of invalid trials that come before the notes."""
 MOST_OTHERS = 3
 """The most contenders that a sentence compares with the best; it counts the others."""
 
@@ -310,13 +312,16 @@ def to_know(summary: Summary) -> list[str]:
     lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in summary.contenders}
-    lines += [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]
+    invalid = [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]
     # The reason why a contender was given up is one of those.
     notes = [
         each for each in study.notes if not any(each.startswith(f"{name} was given up") for name in given_up)
     ]
+    notes = [*map(of_all_trials, notes), *not_counted(summary)]
+    # The first lines are shown: what the figures mean comes before the rarer reasons.
     return [
-        printable(each) for each in dict.fromkeys([*lines, *map(of_all_trials, notes), *not_counted(summary)])
+        printable(each)
+        for each in dict.fromkeys([*lines, *invalid[:FIRST_REASONS], *notes, *invalid[FIRST_REASONS:]])
     ]
 
 
