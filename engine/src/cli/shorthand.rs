@@ -95,7 +95,7 @@ fn served(words: &[String]) -> Option<Short> {
 fn loaded(words: &[String]) -> Result<Option<Short>> {
     let first = arguments_of(&load_command(), words).first().copied();
     let Some((place, (scheme, rest))) = first.and_then(|place| Some((place, words[place].split_once("://")?))) else {
-        return Ok(None);
+        return Ok(first.and_then(|place| with_options(words, place)));
     };
     let url = &words[place];
     // The scheme of a URL has no case (RFC 3986, section 3.1).
@@ -142,24 +142,40 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
             ));
         }
     }
-    let has = |option: &str, short: &str| {
-        words.iter().any(|word| {
-            is_option(word, option) || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))
-        })
-    };
-    if !has("load", "") {
-        add(
-            "load",
-            if has("rate", "-R") || has("arrivals", "") { defaults::LOAD_WITH_RATE } else { defaults::LOAD_OF_URL },
-        );
-        if !has("connections", "") {
-            add("connections", KEPT);
-        }
-        if !has("duration", "-d") && !has("loops", "") {
-            add("duration", DURATION);
-        }
-    }
+    added.extend(usual_load(words));
     Ok(Some(Short { taken: vec![place], added }))
+}
+
+/// `load WORKLOAD` with options that wrk(1) has: the kind of load follows from them, as with a URL.
+fn with_options(words: &[String], place: usize) -> Option<Short> {
+    let workload = WORKLOADS.iter().find(|entry| entry.name == words[place])?;
+    let are_given = [("clients", "-c"), ("duration", "-d"), ("threads", "-t"), ("rate", "-R"), ("arrivals", "")];
+    let added = usual_load(words);
+    (are_given.iter().any(|(option, short)| has(words, option, short)) && !added.is_empty())
+        .then(|| Short { taken: vec![place], added: [vec![workload.name.to_owned()], added].concat() })
+}
+
+/// Returns the options for the load that others leave out: its kind, kept connections, and a duration.
+fn usual_load(words: &[String]) -> Vec<String> {
+    if has(words, "load", "") {
+        return Vec::new();
+    }
+    let is_open = has(words, "rate", "-R") || has(words, "arrivals", "");
+    let mut added = vec![("load", if is_open { defaults::LOAD_WITH_RATE } else { defaults::LOAD_OF_URL })];
+    if !has(words, "connections", "") {
+        added.push(("connections", KEPT));
+    }
+    if !has(words, "duration", "-d") && !has(words, "loops", "") {
+        added.push(("duration", DURATION));
+    }
+    added.into_iter().flat_map(|(option, value)| [format!("--{option}"), value.to_owned()]).collect()
+}
+
+/// Whether an option is given, in its long or short form.
+fn has(words: &[String], option: &str, short: &str) -> bool {
+    words.iter().any(|word| {
+        is_option(word, option) || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))
+    })
 }
 
 #[cfg(test)]
@@ -203,6 +219,16 @@ mod tests {
                 "x load http --connect h:1 --load closed_connections --connections kept -d5s --loops 5",
             ),
             ("x load bytes --connect http://h:1", "x load bytes --connect http://h:1"),
+            (
+                "x load http --connect unix:/a -c 4",
+                "x load http --load closed_connections --connections kept --duration 10s --connect unix:/a -c 4",
+            ),
+            (
+                "x load bytes --connect h:1 -R 5 -d1s",
+                "x load bytes --load open --connections kept --connect h:1 -R 5 -d1s",
+            ),
+            ("x load bytes --connect h:1 --loops 5", "x load bytes --connect h:1 --loops 5"),
+            ("x load bytes --load closed_threads -c 5", "x load bytes --load closed_threads -c 5"),
             ("x serve epoll --listen --listen h:1", "x serve epoll --listen --listen h:1"),
             ("x serve --port 80 epoll http", "x serve epoll --workload http --port 80"),
             ("x serve epoll --port 80 http --control", "x serve epoll --workload http --port 80 --control"),

@@ -319,7 +319,9 @@ fn a_window_without_a_reply_is_not_valid() {
             (Some(1), &json!(false), &json!({})),
             "{line}"
         );
-        assert!(["2s", "3s"].iter().any(|window| none["words"].as_str().unwrap().contains(window)), "{none}");
+        // Ten times a reply's time in whole seconds; on a busy machine replies take longer.
+        let words = none["words"].as_str().unwrap();
+        assert!((2..60).any(|seconds| words.contains(&format!(" {seconds}s"))), "{none}");
         let (_, line) = load("http", port, &format!("{options} --duration 700ms"));
         let checks = line["validity"]["checks"].as_array();
         assert!(checks.is_none_or(|checks| checks.iter().all(|check| check["name"] != "no_reply")), "{line}");
