@@ -58,7 +58,7 @@ def notes_of_commands(
             continue
         taken = _taken(each, catalogue)
         allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
-        given = _common_names(each, problems)
+        given = [*_common_names(each, problems), *_own_primitives(each, catalogue)]
         lacking = [name for name in given if name in {*allowed, *Way._fields} - taken]
         if lacking:
             found.setdefault(tuple(lacking), {})[each.base.table.name] = None
@@ -101,12 +101,16 @@ def _own_keys(each: Configuration) -> Iterator[tuple[str, ...]]:
 def _common_names(each: Configuration, problems: Problems) -> Iterable[str]:
     """Return what the file, a sweep for all its contenders, or the user sets of a load."""
     given = [name for name in each.load.settings if _is_written(("load", "settings", name), problems)]
-    given += [key for key in Way._fields if _is_written(("load", key), problems)]
     given += [str(path[-1]) for path in each.places if path[:2] == ("load", "settings")]
-    given += [str(path[1]) for path in each.places if path[0] == "load" and path[1] in Way._fields]
     if each.lab.congestion is not None:
         given.append("congestion")
     return dict.fromkeys(given)
+
+
+def _own_primitives(each: Configuration, catalogue: Catalogue) -> list[str]:
+    """Return the keys of a load's primitives that are not the engine's usual ones."""
+    usual = catalogue.defaults.way._asdict()
+    return [key for key, name in each.load.way._asdict().items() if name != usual[key]]
 
 
 def _is_written(path: KeyPath, problems: Problems) -> bool:
