@@ -35,7 +35,7 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
     if not sockets:
         return None
     try:
-        return sum(not sockets.isdisjoint(_descriptors(pid)) for pid in _tree(server_pid))
+        return sum(not sockets.isdisjoint(_descriptors(pid)) for pid in tree(server_pid))
     except PermissionError:
         return None
 
@@ -83,7 +83,7 @@ def _listening_unix(pid: int, name: str) -> Iterator[int]:
             yield int(fields[6])
 
 
-def _tree(pid: int) -> Iterator[int]:
+def tree(pid: int) -> Iterator[int]:
     """Yield a process and its descendants; children belong to the thread that forked them."""
     yield pid
     for children in (PROC / str(pid) / "task").glob("*/children"):
@@ -92,7 +92,7 @@ def _tree(pid: int) -> Iterator[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # It has ended.
         for child in found:
-            yield from _tree(int(child))
+            yield from tree(int(child))
 
 
 def _descriptors(pid: int) -> Iterator[str]:

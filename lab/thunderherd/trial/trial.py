@@ -41,6 +41,7 @@ from thunderherd.trial.folder import HOST, filled_in
 from thunderherd.trial.listener_holders import holders_of_listener
 from thunderherd.trial.load_validity import validity_warnings
 from thunderherd.trial.observation import Observation
+from thunderherd.trial.runnable import runnable_ns
 
 SETTLE_INTERVAL_SECONDS = 0.02
 """The time between two snapshots that must agree."""
@@ -48,8 +49,8 @@ SETTLE_SECONDS = 2.0
 """Time limit for a server to become idle."""
 FOREIGN_SETTLE_SECONDS = 0.5
 """The same for a server that is not ours, which is then measured all the same."""
-BUSY_SHARE = 0.5
-"""The share of a CPU from which on a server without clients busy-polls."""
+BUSY_SHARE, BUSY_SECONDS = 0.5, 0.1
+"""A server without clients that is runnable for more than this share of so much time busy-polls."""
 NOT_IDLE = "did not become idle"
 STILL_CPU_NS = 20_000
 """CPU time of an idle server in an interval: a thousandth of it, for a timer or two."""
@@ -209,12 +210,17 @@ class _Trial:
         seen.samples = (quiet, self._sample())
 
     def _settled(self, server: Server | ForeignServer) -> Snapshot:
-        """Return the snapshot of an idle server; add to `busy` whether one that is not ours busy-polls."""
-        if not isinstance(server, ForeignServer):
-            return settle(server)
-        snapshot, is_busy = _settle_foreign(server)
-        self.busy.append(is_busy)
-        return snapshot
+        """Return the snapshot of an idle server.
+
+        If neither end is ours, add to `busy` whether the server is runnable most of the time.
+        """
+        found, pid = settle(server), server.ready.server_pid
+        if isinstance(server, ForeignServer) and self.contender.load.client is not None and pid is not None:
+            before, began_ns = runnable_ns(pid), time.monotonic_ns()
+            time.sleep(BUSY_SECONDS)
+            lasted_ns = time.monotonic_ns() - began_ns
+            self.busy.append(runnable_ns(pid) - before > BUSY_SHARE * lasted_ns)
+        return found
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
         """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
@@ -407,7 +413,7 @@ def settle(server: Server | ForeignServer) -> Snapshot:
     CPU time is looked at, and after half a second no longer.
     """
     if isinstance(server, ForeignServer):
-        return _settle_foreign(server)[0]
+        return _settle_foreign(server)
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
@@ -428,16 +434,14 @@ def settle(server: Server | ForeignServer) -> Snapshot:
         earlier = now
 
 
-def _settle_foreign(server: ForeignServer) -> tuple[Snapshot, bool]:
-    """Return the last snapshot, and whether the server used most of a CPU until the time limit."""
+def _settle_foreign(server: ForeignServer) -> Snapshot:
     deadline = time.monotonic() + FOREIGN_SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
         time.sleep(SETTLE_INTERVAL_SECONDS)
         now = server.snapshot()
-        used, lasted = (now.cpu_ns or 0) - (earlier.cpu_ns or 0), now.monotonic_ns - earlier.monotonic_ns
-        if used <= STILL_CPU_NS or time.monotonic() > deadline:
-            return now, used > BUSY_SHARE * lasted
+        if (now.cpu_ns or 0) - (earlier.cpu_ns or 0) <= STILL_CPU_NS or time.monotonic() > deadline:
+            return now
         earlier = now
 
 
