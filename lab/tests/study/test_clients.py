@@ -187,6 +187,24 @@ def test_an_override_that_reaches_no_command_has_no_effect(tmp_path: Path) -> No
     assert "pipeline" in note
 
 
+@pytest.mark.parametrize("name", ["rate", "message_size", "second_port"])
+def test_a_placeholder_that_nothing_fills_is_refused(name: str, tmp_path: Path) -> None:
+    text = OWN.replace('"{clients}"', f'"{{{name}}}"')
+    code = "study.placeholder_without_setting"
+    assert places(refused(loaded, tmp_path, text), code) == [f"{tmp_path}/own.toml:{COMMAND}"]
+    for other in ("pipeline", "no_such_name", "clients", "duration", "host"):
+        assert loaded(tmp_path, text.replace(f"{{{name}}}", f"{{{other}}}"))
+
+
+def test_a_placeholder_of_a_server_that_nothing_fills_is_refused(tmp_path: Path) -> None:
+    command = f"command = ['{sys.executable}', '{{NAME}}', '{{port}}']"
+    text = OWN.replace('name = "own"\ndesign = "epoll"', f'name = "own"\n{command}')
+    assert places(
+        refused(loaded, tmp_path, text.replace("NAME", "rate")), "study.placeholder_without_setting"
+    )
+    assert loaded(tmp_path, text.replace("NAME", "second_port"))
+
+
 @pytest.mark.parametrize("of", ["", "load."])
 def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Path) -> None:
     text = OWN.replace(

@@ -72,10 +72,14 @@ TOOLS = {
 pytestmark = pytest.mark.usefixtures("use_engine")
 
 
-def study(directory: Path, command: list[str], parser: str = "json", duration: str = "300ms") -> Study:
+def study(
+    directory: Path, command: list[str], parser: str = "json", duration: str = "300ms", rate: str = ""
+) -> Study:
     (directory / "client.py").write_text(CLIENT)
     path = directory / "own.toml"
     text = STUDY.replace("COMMAND", json.dumps(command)).replace("PARSER", parser)
+    text = text.replace("clients = 4", f"{rate}clients = 4")
+    text = text.replace("closed_connections", "open") if rate else text
     path.write_text(text.replace("DURATION", duration))
     return load_study(str(path), "quick", (), client.catalogue())
 
@@ -96,11 +100,8 @@ def own(more: int = 0) -> list[str]:
 def test_a_tool_counts_what_the_server_counts(tool: str, tmp_path: Path) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    made = study(tmp_path, TOOLS[tool], tool, "1s")
-    if any("{rate}" in word for word in TOOLS[tool]):
-        text = (tmp_path / "own.toml").read_text().replace("closed_connections", "open")
-        (tmp_path / "own.toml").write_text(text.replace("clients = 4", "clients = 4, rate = 500"))
-        made = load_study(str(tmp_path / "own.toml"), "quick", (), client.catalogue())
+    rate = "rate = 500, " if any("{rate}" in word for word in TOOLS[tool]) else ""
+    made = study(tmp_path, TOOLS[tool], tool, "1s", rate)
     found = run(made)
     assert found.valid, found.invalid_reasons
     assert found.before and found.after and found.before.tally and found.after.tally

@@ -16,7 +16,7 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
 from thunderherd.study.checks.files import check_files, files_of
 from thunderherd.study.checks.labs import check_lab
-from thunderherd.study.checks.load_commands import check_taken, notes_of_commands
+from thunderherd.study.checks.load_commands import check_placeholders, check_taken, notes_of_commands
 from thunderherd.study.checks.machine import check_cpus, unavailable, unavailable_lab
 from thunderherd.study.checks.names import asked_of, check_names
 from thunderherd.study.checks.sizes import check_size
@@ -322,6 +322,7 @@ class Resolver:
             check_foreign(each, self.catalogue, problems)
             check_client(each, problems)
             check_taken(each, self.catalogue, problems)
+            check_placeholders(each, self.catalogue, problems)
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
             check_files(each, self.catalogue, problems)

@@ -7,13 +7,13 @@ load, and noted if the study sets it for all loads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import KeyPath, Problems
 
-__all__ = ["RESERVED", "check_taken", "notes_of_commands", "takes_setting"]
+__all__ = ["RESERVED", "check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 CLIENTS, DURATION = "clients", "duration"
@@ -22,7 +22,8 @@ RESERVED = frozenset({"host", "port", "second_port", "dir", "workload", "build"}
 """Placeholders that are no settings, even if a load has a setting of that name."""
 CHECK, COUNT = "check", "count"
 """The setting, and its value, of a load that compares no bytes. A command never does."""
-NOT_TAKEN = "study.setting_not_taken"
+SECOND_PORT = "second_port"
+NOT_TAKEN, NO_SETTING = "study.setting_not_taken", "study.placeholder_without_setting"
 
 
 def takes_setting(each: Configuration, name: str, catalogue: Catalogue) -> bool:
@@ -48,6 +49,38 @@ def check_taken(each: Configuration, catalogue: Catalogue, problems: Problems) -
             )
 
 
+def check_placeholders(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """Refuse placeholders that stay empty in the commands of a contender: settings that its load has not."""
+    allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+    of_server = _placeholders(each.table.command, each.table.environment)
+    commands = (
+        (("command",), of_server, "a command"),
+        (("load", "command"), _placeholders(each.load.command, each.load.environment), "the load's command"),
+    )
+    for key, named, what in commands:
+        unknown = named & catalogue.of_ends.keys() - allowed.keys() - {*RESERVED, CLIENTS, DURATION}
+        for name in sorted(unknown):
+            problems.add(
+                each.where(*key),
+                f"{what} has {{{name}}}, which load {each.load.kind} with workload {each.workload} has not",
+                code=NO_SETTING,
+                hint=f"leave it out, or give a load.kind or workload with the setting {name}",
+            )
+    if SECOND_PORT in _placeholders(each.load.command, each.load.environment) - of_server:
+        problems.add(
+            each.where("load", "command"),
+            f"the load's command has {{{SECOND_PORT}}}, but the server has one port",
+            code=NO_SETTING,
+            hint=f"write {{{SECOND_PORT}}} into the server's command, too",
+        )
+
+
+def _placeholders(command: Sequence[str] | None, environment: Mapping[str, str]) -> set[str]:
+    """Return the names of the placeholders in a command and its environment."""
+    words = [*(command or ()), *environment.values()]
+    return {name for word in words for name in PLACEHOLDER.findall(word)}
+
+
 def notes_of_commands(
     chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
 ) -> Iterator[str]:
@@ -71,9 +104,8 @@ def notes_of_commands(
 
 def _taken(each: Configuration, catalogue: Catalogue) -> set[str]:
     """Return the settings that the commands of load and server take, or that reach the clients anyway."""
-    words = [*(each.load.command or ()), *each.load.environment.values()]
-    words += [*(each.table.command or ()), *each.table.environment.values()]
-    taken = {name for word in words for name in PLACEHOLDER.findall(word)} - RESERVED
+    taken = _placeholders(each.load.command, each.load.environment)
+    taken = (taken | _placeholders(each.table.command, each.table.environment)) - RESERVED
     kind = catalogue.load(each.load.kind)
     if kind is not None and CLIENTS in taken and kind.clients:
         taken.add(kind.clients)
