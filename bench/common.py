@@ -89,26 +89,6 @@ def _progress(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def workers(design: Design, connections: int) -> dict[str, int]:
-    """Return the settings of a pool that can hold so many connections.
-
-    A design that waits in the call needs a worker for each connection. Other designs get a single loop, since
-    there is one CPU. Raises `UserError` if no pool can be that large.
-    """
-    wanted = max(connections, 2) if design.waits == "in_the_call" else 1
-    found = {}
-    for setting in design.settings:
-        if setting.name != design.most_workers or setting.kind != "integer":
-            continue
-        if wanted > setting.maximum:
-            raise UserError(
-                f"{setting.name} is at most {setting.maximum:,}, and {wanted:,} are needed",
-                code="bench.pool_too_small",
-            )
-        found[setting.name] = max(wanted, setting.default) if setting.name == "maximum_workers" else wanted
-    return found
-
-
 @dataclass(frozen=True)
 class Figures:
     """The figures of one window."""
