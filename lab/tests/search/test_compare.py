@@ -19,7 +19,7 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Problem
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.records.summary import Estimate, Summary
+from thunderherd.records.summary import Estimate, Summary, SweepPoint, SweepSummary
 from thunderherd.search import compare_study
 from thunderherd.search.compare_study import CompareStudies, Piloted, cheapest
 from thunderherd.search.request import CompareRequest
@@ -332,6 +332,29 @@ def test_each_metric_has_a_sentence_from_the_view_of_the_better(study: Study) ->
         and high is not None
         and f"({100 * (1 / high - 1) if pair.a == 'prefork' else 100 * (low - 1):.0f} to " in rate.sentence
     )
+
+
+def test_a_sweep_of_several_points_has_its_own_table_and_names_its_points(
+    study: Study, offered: Catalogue, tmp_path: Path
+) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    names = [SweepPoint(name=name, number=float(name)) for name in ("64", "128")]
+    sweep = SweepSummary(
+        name="size", title="By size", key="load.settings.bytes", x_label="bytes", axis="linear",
+        metric=summary.study.metric, points=names, better="less", unit="s", metrics=[summary.study.metric],
+        trial="window", contenders=["iterative", "prefork"], absent={},
+    )  # fmt: skip
+    own = [
+        each.model_copy(update={"name": f"{each.base}@size={name.name}", "sweep": "size", "point": name.name})
+        for each in summary.contenders
+        for name in names
+    ]
+    both = summary.model_copy(update={"sweeps": [sweep], "contenders": [*summary.contenders, *own]})
+    assert len(metrics_table(both).columns) == len(metrics_table(summary).columns)
+    subjects = [each.subject for each in metric_answers(both) if each.sweep]
+    assert [name in subject for subject, name in zip(subjects, ("64", "128"), strict=True)] == [True, True]
+    single = both.model_copy(update={"sweeps": [sweep.model_copy(update={"points": names[:1]})]})
+    assert len(metrics_table(single).columns) == len(metrics_table(summary).columns) + 1
 
 
 def test_no_significant_difference_is_said_and_equivalence_too(study: Study) -> None:

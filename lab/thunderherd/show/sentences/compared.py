@@ -107,12 +107,21 @@ def _answer(summary: Summary, name: str, sweep: SweepSummary | None, point: str 
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in own}
     shown = [pair.model_copy(update={"a": bases[pair.a], "b": bases[pair.b]}) for pair in pairs if pair.ratio]
-    where = f" {_lower_first(sweep.title)}" if sweep else ""
+    where = _where(sweep, point) if sweep else ""
     if shown:
         text, best = compared_in_words(shown, name, summary.study.blocks, where)
         return MetricAnswer(name, place[0], head, printable(text), tuple(best), tuple(pairs))
     subject, why = printable(f"{head}{where}"), printable(_why_none(summary, own, name))
     return MetricAnswer(name, place[0], head, _no_verdict([subject], why), (), tuple(pairs), subject, why)
+
+
+def _where(sweep: SweepSummary, point: str | None) -> str:
+    """Writes ` at a common rate of 5,000 requests per second`, or ` (Streams by message size, 64)`."""
+    if len(sweep.points) == 1:
+        title = sweep.title
+        return f" {_lower_first(title)}" if title.startswith(("At ", "With ")) else f" ({title})"
+    label = next(each.label for each in sweep.points if each.name == point)
+    return f" ({sweep.title}, {label})"
 
 
 def _no_verdict(subjects: Sequence[str], why: str) -> str:

@@ -218,8 +218,14 @@ METRIC_HEADS = {
 
 
 def metrics_table(summary: Summary) -> Table:
-    """Shows each contender in a row and each compared metric in a column; the answers have the intervals."""
+    """Shows each contender in a row and each compared metric in a column; the answers have the intervals.
+
+    Sweeps with several points have tables of their own.
+    """
     answers = metric_answers(summary)
+    has_one_point = sum(len(sweep.points) for sweep in summary.sweeps) == 1
+    if main_of(summary) and not has_one_point:
+        answers = [each for each in answers if each.sweep is None]
     bases = list(dict.fromkeys(each.base for each in summary.contenders))
     columns, cells = [Column("Contender", "name")], []
     for place, answer in enumerate(answers):
