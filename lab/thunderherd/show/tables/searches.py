@@ -61,7 +61,7 @@ def _at_rate(points: Sequence[KneePoint]) -> Cell:
 def curve_table(summary: KneeSummary, design: DesignKnee) -> Table:
     """Shows the latency of a design at every rate; the notes say why rates are left out."""
     columns = (
-        Column("Rate"),
+        Column("Requests/s"),
         Column(METRICS[summary.metric].short),
         Column("Kept up"),
         Column("", "words"),
