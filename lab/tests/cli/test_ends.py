@@ -56,7 +56,9 @@ PAGES: dict[str, Callable[[Console], Any]] = {
     "merge-invalid": lambda console: print_merged(
         merged_loads([made_load(each, late=True) for each in (1, 2, 3)]), console
     ),
-    "run": lambda console: print_study(synthetic.summary(), console, Path("results/unp-ch30")),
+    "run": lambda console: print_study(
+        synthetic.summary(), console, Path("results/unp-ch30"), Path("results/unp-ch30/report.html")
+    ),
     "run-pairs": lambda console: print_pairs(synthetic.summary(), console),
 }
 

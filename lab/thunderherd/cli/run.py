@@ -132,12 +132,12 @@ def run(
         resolved, directory, seed=seed, resume=resume, command=command_line(), conform=not no_conform
     )
     console = make_console()
+    report = None
     try:
         # Before the table: a reader of the table may leave early (`| head`), and the report must exist then.
         report = write_report(directory)
     finally:
-        print_study(summary, console, directory)
-    console.print(f"Report    {report}", soft_wrap=True)
+        print_study(summary, console, directory, report)
 
 
 def _refuse_commands(study: Study) -> None:

@@ -35,7 +35,7 @@ from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tabl
 from thunderherd.show.terminal.result_page import few_notes
 from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import count, main_of
-from thunderherd.text.layout import Sentence, print_answer, print_facts, prose
+from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts, prose
 
 __all__ = ["print_counters", "print_pairs", "print_study"]
 
@@ -43,10 +43,13 @@ MOST_ANSWERS = 5
 """The most further answers that are printed."""
 
 
-def print_study(summary: Summary, console: Console, directory: Path | None = None) -> None:
+def print_study(
+    summary: Summary, console: Console, directory: Path | None = None, report: Path | None = None
+) -> None:
     """Prints the tables and facts of a study.
 
-    `directory` is the results folder, for the lines that name it and the next command.
+    `directory` is the results folder, for the lines that name it and the next command; `report` is the page
+    that was written. A line with a path or a command is never folded.
     """
     console.print()
     prose(console, summary.study.title, style="bold")
@@ -72,15 +75,20 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         ("Run", run_line(summary)),
         *(("Note", note) for note in _notes(summary)),
     ]
+    following: list[tuple[str, str]] = []
     if directory is not None:
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
         has_claims = summary.claims or summary.questions
-        following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
+        judged = f"thunderherd claims {name} {where}" if has_claims else ""
+        command = judged or f"thunderherd {'plot' if report else 'report'} {where}"
         why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
         counters = f"thunderherd table {where} --counters" if asks_for_counters(summary) else ""
-        texts = (str(directory), counters, where_drawn(summary, directory), why, following)
-        facts += zip(("Results", "Counters", "Profiles", "Why", "Next"), texts, strict=True)
-    print_facts(console, facts)
+        page = "" if report is None else str(report)
+        texts = (page, str(directory), counters, where_drawn(summary, directory), why, command)
+        following += zip(("Report", "Results", "Counters", "Profiles", "Why", "Next"), texts, strict=True)
+    width = head_width([*facts, *following])
+    print_facts(console, facts, least=width)
+    print_facts(console, following, least=width, fold=False)
 
 
 MOST_BOUNDS = 3
