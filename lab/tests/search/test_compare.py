@@ -202,6 +202,18 @@ def test_settings_reach_every_side_that_has_them(offered: Catalogue, tmp_path: P
     assert pools == {"epoll": None, "prefork": 30}
 
 
+def test_server_admits_what_its_clients_request(offered: Catalogue, tmp_path: Path) -> None:
+    large = compared(offered, tmp_path, "send_each", "zerocopy", settings=(("bytes", "64KiB"),))
+    assert {(each.load.settings["bytes"], each.settings["limit"]) for each in large.contenders} == {
+        (65536, 65536)
+    }
+    assert {each.settings["limit"] for each in compared(offered, tmp_path).contenders} == {16384}
+    typed = (("bytes", "64KiB"), ("limit", "1MiB"))
+    assert {each.settings["limit"] for each in compared(offered, tmp_path, settings=typed).contenders} == {
+        1 << 20
+    }
+
+
 def test_contender_is_a_name_with_settings(offered: Catalogue, tmp_path: Path) -> None:
     study = compared(offered, tmp_path, "epoll", "epoll,wait=spin", "reuseport,pool=2,primitive=writev")
     by_name = {each.name: each for each in study.main}

@@ -29,7 +29,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
-from thunderherd.search.contenders import Basis, contender, is_foreign, scheme_of, with_workers
+from thunderherd.search.contenders import Basis, contender, is_foreign, raised_limits, scheme_of, with_workers
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -351,7 +351,8 @@ class CompareStudies:
                 raise UserError(message, code="compare.unknown_setting", hint=hint, where=where)
             for side in sides:
                 found[side][name] = _value(text, where, known[side][name])
-        return found
+        limits = raised_limits(self._basis, known["server"], found["load"], found["server"])
+        return {**found, "server": found["server"] | limits}
 
     @staticmethod
     def _renamed(name: str, known: set[str]) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "contender",
     "is_foreign",
     "names_of_settings",
+    "raised_limits",
     "ranges_of",
     "scheme_of",
     "swept",
@@ -501,17 +502,34 @@ def _agreeing(found: Mapping[str, Any], sought: _Sought) -> tuple[str, ...]:
 
 def _raised(keys: tuple[str, ...], sought: _Sought, given: Mapping[str, Any]) -> dict[str, int]:
     """Return the server's limits on the clients' setting that are too low, with the value that they need."""
-    basis, leaf, high = sought.basis, sought.leaf, sought.range_.high
+    if keys != (f"load.settings.{sought.leaf}",):
+        return {}
+    known = sought.basis.settings_of_server(sought.tables[0])
+    return raised_limits(sought.basis, known, {sought.leaf: sought.range_.high}, given)
+
+
+def raised_limits(
+    basis: Basis, known: Mapping[str, Setting], requested: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, int]:
+    """Return the server's limits that are below what its clients request, with the value that they need.
+
+    Parameters
+    ----------
+    known
+        The settings that the server has.
+    requested
+        The clients' settings, in base units.
+    given
+        The server's settings that were typed. They stay as they are.
+    """
     workload = basis.catalogue.workload(basis.workload)
     raised: dict[str, int] = {}
     for each in workload.agreements if workload else ():
-        if keys != (f"load.settings.{leaf}",) or each.client != leaf or each.relation != "at_most":
+        value, limit = requested.get(each.client), known.get(each.service)
+        if each.relation != "at_most" or not isinstance(value, int) or each.service in given:
             continue
-        limit = basis.settings_of_server(sought.tables[0]).get(each.service)
-        if not isinstance(limit, IntegerSetting) or each.service in given:
-            continue
-        if limit.default < high and limit.has(high):
-            raised[each.service] = high
+        if isinstance(limit, IntegerSetting) and limit.default < value and limit.has(value):
+            raised[each.service] = value
     return raised
 
 
