@@ -350,7 +350,11 @@ class CompareStudies:
                     hint = suggest(option, [*names, *OPTIONS], "see `list workloads` and `list loads`")
                 raise UserError(message, code="compare.unknown_setting", hint=hint, where=where)
             for side in sides:
-                found[side][name] = _value(text, where, known[side][name])
+                found[side][name] = value = _value(text, where, known[side][name])
+                if refusal := known[side][name].refusal(value):
+                    joined = " " if refusal.code == "invalid_setting" else ": "
+                    message = f"{name} = {show(value)}{joined}{refusal.message}"
+                    raise UserError(message, code=f"study.{refusal.code}", hint=refusal.hint, where=where)
         limits = raised_limits(self._basis, known["server"], found["load"], found["server"])
         return {**found, "server": found["server"] | limits}
 
