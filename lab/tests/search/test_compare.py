@@ -277,6 +277,8 @@ def test_servers_of_the_same_name_are_numbered(
         (PAIR, {"settings": (("budgt", "4"),)}, UNKNOWN, ["--budgt 4", "'budget'?"]),
         (PAIR, {"settings": (("bytes", "4x"),)}, "quantity.unknown_unit", ["--bytes 4x"]),
         (PAIR, {"settings": (("clients", "0"),)}, "study.invalid_setting", ["--clients 0", "from 1 to"]),
+        ((*PAIR, "KiB"), {}, "contender.unknown", ['"KiB"', "4KiB"]),
+        ((*PAIR, "ms"), {}, "contender.unknown", ['"ms"', "4ms"]),
         (("iterative", "epoll"), {}, "compare.too_few_workers", ["64"]),
         (PAIR, {"budget": "5"}, "quantity.no_unit", ["--budget 5", "5s or 5ms"]),
         (PAIR, {"lab": ("vet",)}, "lab.unknown_kind", ["'veth'?"]),

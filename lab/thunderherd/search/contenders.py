@@ -26,8 +26,8 @@ from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.foreign import KEYS, URL, command_words, is_command
 from thunderherd.study.overrides import parse_override
-from thunderherd.toml.file import assign, show, suggest
-from thunderherd.toml.quantities import Quantity, Range, amounts
+from thunderherd.toml.file import assign, nearest, show, suggest
+from thunderherd.toml.quantities import TIME, UNITS, Quantity, Range, amounts
 
 __all__ = [
     "SIDE_CHOICES",
@@ -176,11 +176,12 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
         + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; or settings, such as "
         f"design={designs[0]},settings.nodelay=false"
     )
+    if near := nearest(typed, [*of_study, *designs, *primitives]):
+        known = f"did you mean '{near}'? `list designs` and `list primitives` print all"
+    elif typed in {*UNITS, *TIME.units}:
+        known = f"a quantity has no space before its unit, such as 4{typed}"
     raise UserError(
-        f"no such {kinds} {show(typed)}",
-        code="contender.unknown",
-        hint=suggest(typed, [*of_study, *designs, *primitives], known),
-        where=basis.command,
+        f"no such {kinds} {show(typed)}", code="contender.unknown", hint=known, where=basis.command
     )
 
 
