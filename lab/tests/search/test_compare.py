@@ -443,10 +443,18 @@ def test_worse_than_the_first_by_more_than_a_percentage(study: Study, percent: f
     assert worse_than_first(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}), 0.0) == []
 
 
+def test_marks_are_explained_where_they_are(study: Study) -> None:
+    rates = {"iterative": 1000.0, "prefork": 1500.0}
+    assert any(note.startswith("*") for note in metrics_table(summary_of(study, rates)).notes)
+    assert not metrics_table(summary_of(study, rates, invalid=12)).notes
+
+
 def test_golden_page(study: Study, golden: Callable[[str, str], None], tmp_path: Path) -> None:
     console = Console(width=80, record=True, file=(tmp_path / "page").open("w"))
     print_compared(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=1), console, None)
     golden("compare/answer.txt", console.export_text())
+    print_compared(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}, invalid=12), console, None)
+    golden("compare/nothing-compared.txt", console.export_text())
 
 
 # The command ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.show.sentences import crossover
-from thunderherd.show.sentences.compared import head_and_phrase, metric_answers
+from thunderherd.show.sentences.compared import head_and_phrase, merged, metric_answers
 from thunderherd.show.sentences.leads import Lead
 from thunderherd.text.figures import (
     ABSENT,
@@ -109,7 +109,7 @@ def answer(summary: Summary) -> Answer:
     ]
     first, better = _of_main(summary), first_of_main(summary)
     if summary.further_pairs:
-        in_metrics = metric_answers(summary)
+        in_metrics = merged(metric_answers(summary))
         first, of_sweeps = in_metrics[0].sentence, [(each.head, each.sentence) for each in in_metrics[1:]]
         better = in_metrics[0].better
     elif not first and of_sweeps:

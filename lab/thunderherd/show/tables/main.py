@@ -236,8 +236,11 @@ def metrics_table(summary: Summary) -> Table:
         cells.append(of_bases)
     labels = labels_of(summary)
     rows = tuple(Row((Cell(labels[base]), *(each.get(base, Cell()) for each in cells))) for base in bases)
-    notes = [f"{UNBEATEN} not significantly worse than any other, and better than at least one"]
-    if any(cell.value.startswith("≥") for each in cells for cell in each.values()):
+    shown = [cell for each in cells for cell in each.values()]
+    notes = []
+    if any(cell.mark == UNBEATEN for cell in shown):
+        notes.append(f"{UNBEATEN} not significantly worse than any other, and better than at least one")
+    if any(cell.value.startswith("≥") for cell in shown):
         notes.append("≥ the clients were the limit: the server can do at least this")
     return Table(summary.study.title, tuple(columns), rows, tuple(notes))
 

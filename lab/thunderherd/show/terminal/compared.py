@@ -22,6 +22,11 @@ def print_compared(
     answers = metric_answers(summary)
     if any(each.is_undecided and any(pair.ratio for pair in each.pairs) for each in answers):
         following = (*following, ("Next", "the same with a longer --budget decides more"))
+    elif answers and all(each.why_none for each in answers) and summary.trials.invalid:
+        following = (
+            *following,
+            ("Next", "the same without other work on this machine, or a longer --budget"),
+        )
     page = ResultPage(
         [Sentence(each.sentence, each.better, each.is_undecided) for each in merged(answers)],
         metrics_table(summary),
