@@ -15,6 +15,7 @@ from made.summaries.trials import made_trial
 from rich.console import Console
 
 from thunderherd.cli import main
+from thunderherd.cli.compare import status_of
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
@@ -441,6 +442,19 @@ def test_worse_than_the_first_by_more_than_a_percentage(study: Study, percent: f
     assert summary.contenders[0].base == "prefork"
     assert len(worse_than_first(summary, percent)) == worse
     assert worse_than_first(summary_of(study, {"iterative": 1000.0, "prefork": 1500.0}), 0.0) == []
+
+
+def test_exit_status_comes_with_what_is_worse(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = {"iterative": 1000.0, "prefork": 1500.0}
+    swapped = summary_of(study.model_copy(update={"contenders": study.contenders[::-1]}), rates)
+    assert status_of(swapped, 30.0) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "iterative" in line and "[compare.slower]" in line and "30%" in line
+    assert [status_of(swapped, most) for most in (60.0, None)] == [0, 0]
+    nothing = summary_of(study, rates, invalid=12)
+    assert [status_of(nothing, most) for most in (None, 30.0)] == [1, 1]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "[compare.no_comparison]" in line
 
 
 def test_marks_are_explained_where_they_are(study: Study) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from thunderherd.cli.options import (
+    PROGRAM,
     AsJson,
     Lab,
     NoConform,
@@ -27,7 +29,7 @@ from thunderherd.errors import UserError
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary
 
-__all__ = ["compare"]
+__all__ = ["compare", "status_of"]
 
 SHORT = {"d": "duration", "t": "threads", "R": "rate", "H": "header", "m": "method"}
 """The short options of `load`, which mean the same here."""
@@ -132,7 +134,6 @@ def compare(
     from thunderherd.search.compare import compare as run_comparison
     from thunderherd.search.request import CompareRequest
     from thunderherd.show.report.page import write_report
-    from thunderherd.show.sentences.compared import worse_than_first
     from thunderherd.show.terminal.compared import print_compared
     from thunderherd.text.layout import make_console
 
@@ -162,9 +163,24 @@ def compare(
         print_compared(summary, make_console(), report, following)
     if open_report:
         typer.launch(report.resolve().as_uri())
-    if not any(pair.ratio for pair in summary.family):
+    return status_of(summary, most)
+
+
+def status_of(summary: Summary, most: float | None) -> int:
+    """Return the exit status. With --fail-if-slower, print on stderr what made it `SLOWER`."""
+    from thunderherd.show.sentences.compared import worse_than_first
+
+    is_compared = any(pair.ratio for pair in summary.family)
+    if most is None:
+        return 0 if is_compared else SLOWER
+    where = f"{PROGRAM}: compare: --fail-if-slower {most:g}%"
+    if not is_compared:
+        print(f"{where}: nothing could be compared [compare.no_comparison]", file=sys.stderr)
         return SLOWER
-    return SLOWER if most is not None and worse_than_first(summary, most) else 0
+    worse = worse_than_first(summary, most)
+    for each in worse:
+        print(f"{where}: worse: {each} [compare.slower]", file=sys.stderr)
+    return SLOWER if worse else 0
 
 
 def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
