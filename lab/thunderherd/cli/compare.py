@@ -162,7 +162,9 @@ def compare(
         following = (("Results", str(run)), ("Study", "" if save is None else str(save)))
         print_compared(summary, make_console(), report, following)
     if open_report:
-        typer.launch(report.resolve().as_uri())
+        from thunderherd.cli.export import open_page
+
+        open_page(report)
     return status_of(summary, most)
 
 

@@ -11,7 +11,7 @@ import typer
 from thunderherd.cli.options import PROGRAM, ResultsDirectory, chosen_format, ended, summary_of, write_output
 from thunderherd.errors import UserError
 
-__all__ = ["plot", "report", "summary"]
+__all__ = ["open_page", "plot", "report", "summary"]
 
 
 def plot(
@@ -77,10 +77,10 @@ def report(
         summary_of(each)
     path = write_report(directories, output)
     print(path)
-    return _open(path) if show else 0
+    return open_page(path) if show else 0
 
 
-def _open(path: Path) -> int:
+def open_page(path: Path) -> int:
     """Show a file in the browser. If no browser starts, print a line on stderr and return 1."""
     import webbrowser
 

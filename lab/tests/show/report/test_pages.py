@@ -234,9 +234,9 @@ def test_open_passes_the_file_to_the_browser(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or len(asked) == 1)
-    assert export._open(tmp_path / "a report.html") == 0
+    assert export.open_page(tmp_path / "a report.html") == 0
     assert asked == [(tmp_path / "a report.html").as_uri()]
-    assert export._open(tmp_path / "b.html") == 1
+    assert export.open_page(tmp_path / "b.html") == 1
     assert str(tmp_path / "b.html") in capsys.readouterr().err
 
 
