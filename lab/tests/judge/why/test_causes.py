@@ -257,6 +257,18 @@ def test_per_byte_and_per_connection() -> None:
     assert told.amount is None and (told.why or "").endswith(f": {NO_CONNECTION}")
 
 
+def test_calls_whose_shown_counts_are_equal_do_not_differ() -> None:
+    more = counts("more", system_calls=13, calls_read=13, **NOTHING, **MOVED)
+    found = explain(more, LEAN, limits(), between(10))
+    calls = cause(found, "system_calls")
+    (item,) = calls.items
+    rare = item.model_copy(update={"name": "madvise", "a": 1e-7, "b": 3e-7})
+    with_rare = calls.model_copy(update={"items": [item, rare]})
+    causes_ = [with_rare if each is calls else each for each in found.causes]
+    text = calls_that_differ(found.model_copy(update={"causes": causes_}))
+    assert item.name in text and "madvise" not in text
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_causes_and_rest_add_up_and_swapping_sides_flips_signs(seed: int) -> None:
     draw = random.Random(seed)

@@ -319,10 +319,14 @@ def brief_legend(explanation: Explanation) -> list[str]:
 
 
 def calls_that_differ(explanation: Explanation) -> str:
-    """Writes the system calls that differ most: `recvfrom 23,246 and 264,056`; empty if none do."""
+    """Writes the system calls that differ most: `recvfrom 23,246 and 264,056`; empty if none do.
+
+    Calls that differ only in digits that are not shown are left out.
+    """
     scale = scale_of(explanation)
     items = [item for each in explanation.causes if each.cause == "system_calls" for item in each.items]
-    texts = [f"{each.name} {how_often(each.a * scale)} and {how_often(each.b * scale)}" for each in items]
+    shown = [(each.name, how_often(each.a * scale), how_often(each.b * scale)) for each in items]
+    texts = [f"{name} {a} and {b}" for name, a, b in shown if a != b]
     if not texts:
         return ""
     more = f", and {count(len(texts) - MOST_CALLS, 'more call')}" if len(texts) > MOST_CALLS else ""
