@@ -432,6 +432,8 @@ def test_what_to_know_groups_invalid_trials_and_names_each_once(study: Study) ->
     (reason,) = [line for line in lines if " invalid (" in line]
     assert reason.startswith("8 trials invalid (iterative, prefork)") and "1.5 to 4.5 ms" in reason
     assert len(lines) == len(set(lines))
+    of_one = summary.model_copy(update={"study": summary.study.model_copy(update={"blocks": 1})})
+    assert "; 1 block counts, " in to_know(of_one)[0]
 
 
 @pytest.mark.parametrize(("percent", "worse"), [(5.0, 2), (30.0, 1), (60.0, 0)])

@@ -318,7 +318,8 @@ def _figures(summary: Summary, own: Sequence[ContenderSummary], name: str) -> li
 def to_know(summary: Summary) -> list[str]:
     """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
     study, given_up = summary.study, [*summary.trials.given_up]
-    lines = [f"{trial_counts(summary)}; {count(study.blocks, 'block')} count, seed {study.seed}"]
+    blocks = f"{count(study.blocks, 'block')} {'counts' if study.blocks == 1 else 'count'}"
+    lines = [f"{trial_counts(summary)}; {blocks}, seed {study.seed}"]
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in summary.contenders}
     invalid = [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]
