@@ -183,6 +183,7 @@ compare epol prefork
 compare epoll,wait=spn prefork
 compare epoll prefork --workload htp
 compare epoll prefork --byte 4
+compare epoll prefork -n 100
 compare epoll prefork --pipeline
 compare epoll prefork --bytes 4x
 compare epoll prefork --budget 60

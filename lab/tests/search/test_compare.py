@@ -15,9 +15,10 @@ from made.summaries.trials import made_trial
 from rich.console import Console
 
 from thunderherd.cli import main
-from thunderherd.cli.compare import status_of
+from thunderherd.cli.compare import _parted, status_of
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import Estimate, Summary, SweepPoint, SweepSummary
 from thunderherd.search import compare_study
@@ -489,6 +490,10 @@ def test_golden_page(study: Study, golden: Callable[[str, str], None], tmp_path:
         (["epoll", "prefork", "--save", "nowhere/study.toml"], "compare.output_unwritable"),
         (["epoll", "prefork", "--resume"], "compare.resume_without_out"),
         (["epoll", "prefork", "--buget", "5s"], UNKNOWN),
+        (["epoll", "prefork", "-n", "100"], UNKNOWN),
+        (["epoll", "prefork", "-x"], UNKNOWN),
+        (["epoll", "prefork", "--latency"], UNKNOWN),
+        (["epoll", "prefork", "-d5"], "quantity.no_unit"),
     ],
 )
 def test_mistakes_on_the_command_line(
@@ -502,6 +507,20 @@ def test_mistakes_on_the_command_line(
     assert (tmp_path / "kept.toml").read_text() == "mine" and [*tmp_path.iterdir()] == [
         tmp_path / "kept.toml"
     ]
+
+
+def test_short_options_may_have_their_value_joined() -> None:
+    """wrk's users write -t2 -d5s; an equals sign in the value stays there."""
+    expected = (["epoll"], [("duration", "5s"), ("threads", "2"), ("header", "A: b=c"), ("rate", "10k")])
+    assert _parted(["epoll", "-d5s", "-t=2", "-HA: b=c", "-R", "10k"]) == expected
+    assert _parted(["epoll", "--duration", "5s", "-t", "2", "--header=A: b=c", "-R10k"]) == expected
+
+
+@pytest.mark.parametrize(("others", "instead"), [("-n", "--budget"), ("-z", "--budget"), ("-q", "-R")])
+def test_options_of_other_programs_name_ours(others: str, instead: str) -> None:
+    with pytest.raises(UserError) as refused:
+        _parted(["epoll", "prefork", others, "1"])
+    assert instead in str(refused.value) and others in str(refused.value)
 
 
 @pytest.mark.alone

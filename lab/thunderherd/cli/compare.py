@@ -34,6 +34,17 @@ __all__ = ["compare", "status_of"]
 SHORT = {"d": "duration", "t": "threads", "R": "rate", "H": "header", "m": "method"}
 """The short options of `load`, which mean the same here."""
 
+OF_OTHERS = {
+    "-n": "trials end by time: -d TIME is the window of a trial, --budget TIME the time of the comparison",
+    "-z": "--budget TIME is the time of the comparison, -d TIME the window of a trial",
+    "-q": "-R RATE is the rate of all clients together",
+    "-s": "there are no scripts; `thunderherd load --help-all` lists the settings of requests",
+    "-k": "leave it out: connections persist, unless --connections per_request is given",
+    "--latency": "leave it out: latency at a common rate is always compared",
+    "--disable-keepalive": "--connections per_request",
+}
+"""Options of wrk, oha, hey and ab that `compare` does not have, and what to type instead."""
+
 SLOWER = 1
 """The exit status if a contender is slower than --fail-if-slower allows, or if nothing could be compared."""
 
@@ -194,8 +205,19 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
         if not word.startswith("-"):
             contenders.append(word)
             continue
-        name, equals, value = word.lstrip("-").partition("=")
-        name = SHORT.get(name, name)
+        if word[1:2] in SHORT:
+            # wrk's users join them: -t2 -d5s.
+            name, equals, value = SHORT[word[1]], word[2:], word[2:].removeprefix("=")
+        else:
+            name, equals, value = word.lstrip("-").partition("=")
+            option = word.partition("=")[0]
+            if option in OF_OTHERS or not word.startswith("--"):
+                raise UserError(
+                    "no such option",
+                    code="compare.unknown_setting",
+                    hint=OF_OTHERS.get(option, "see `thunderherd compare --help`"),
+                    where=f"compare: {option}",
+                )
         text = value if equals else next(left, "")
         if not text or (text.startswith("--") and not equals):
             raise UserError(
