@@ -51,10 +51,10 @@ fn serve(run: &'static Run) -> Result<()> {
             let Some(connection) = connections.get_mut(&descriptor) else { continue };
             let mut turn = connection.turn(ready);
             for _ in 1..AT_ONCE {
-                if !matches!(turn, Turn::Yields(_)) {
+                if !matches!(turn, Turn::Yields(_)) || connection.has_work() {
                     break;
                 }
-                turn = connection.turn(ready);
+                turn = connection.another_turn(ready);
             }
             match turn {
                 Turn::Blocked(_) => {}

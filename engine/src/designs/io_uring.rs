@@ -16,7 +16,7 @@ use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
 use crate::base::setting::{Kind, Setting};
 use crate::base::unit::Unit;
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, has_computed};
 use crate::server::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::sys::ring::{Buffer, Completion, Ring};
 use crate::transfer::primitive::Waits;
@@ -113,6 +113,10 @@ fn serve(run: &'static Run) -> Result<()> {
             };
             let client = clients.get_mut(&socket).expect("it was there just now");
             client.advance(&mut ring)?;
+            if has_computed() {
+                // Its reply is submitted before another is computed.
+                ring.look()?;
+            }
             if client.is_over()
                 && let Some(client) = clients.remove(&socket)
             {

@@ -3,7 +3,8 @@
 //!
 //! If data has nearly always arrived, this is the least work: no wait, no readiness list, no wake-ups. A child receives
 //! from all its connections before it sends to any, so consecutive calls of the same kind find their code and data in
-//! the CPU's caches. Between two rounds a child yields the CPU. With one child per CPU and `--steer cpu`, a connection
+//! the CPU's caches. Requests that need computing come last: one for each connection, whose reply is sent before the next
+//! is computed. Between two rounds a child yields the CPU. With one child per CPU and `--steer cpu`, a connection
 //! stays on the CPU of the client that made it. Client and server may then share this CPU: they switch once per round.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,6 +70,7 @@ fn serve(run: &'static Run) -> Result<()> {
             }
             each(&mut connections, |connection| connection.receive_turn(ready));
             each(&mut connections, Connection::send_turn);
+            each(&mut connections, Connection::work_turn);
             thread::yield_now();
         }
         Ok(())

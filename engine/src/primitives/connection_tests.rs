@@ -15,7 +15,7 @@ use crate::base::window::Window;
 use crate::client::exchange::Caller;
 use crate::count::tally::{Counts, Tally};
 use crate::protocol::workload::{Input, Job, More, Next, Session, Then, Workload};
-use crate::server::connection::{Connection, Progress, Turn};
+use crate::server::connection::{Connection, Progress, Turn, has_computed};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::transfer::channel::Channel;
 use crate::transfer::outbox::{Outbox, Piece};
@@ -33,8 +33,14 @@ fn bytes_workload() -> &'static Workload {
 }
 
 fn session(limit: u64) -> Box<dyn Session> {
+    session_that_computes(limit, 0)
+}
+
+/// `compute`: microseconds for each request.
+fn session_that_computes(limit: u64, compute: u64) -> Box<dyn Session> {
     let workload = bytes_workload();
-    let given = BTreeMap::from([("limit", Value::Integer(limit))]);
+    let given = [("limit", limit), ("compute", compute)].map(|(name, value)| (name, Value::Integer(value)));
+    let given = BTreeMap::from(given);
     (workload.service)(&Settings::new(workload.service_settings, &given), Waits::InTheCall).unwrap().open()
 }
 
@@ -139,6 +145,31 @@ fn half_turns_receive_first_and_then_send() {
     drop(client);
     comes(&connection);
     assert_eq!(connection.receive_turn(PollFlags::empty()), Turn::Over);
+}
+
+/// Three requests have arrived together, and each needs computing.
+#[test]
+fn a_turn_computes_one_request_and_sends_its_reply() {
+    let (mut client, server) = pair();
+    server.set_nonblocking(true).unwrap();
+    let tally = Tally::new(0).unwrap();
+    let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+    let mut connection = Connection::new(channel, session_that_computes(LARGE as u64, 1));
+    client.write_all(b"5\n7\n9\n").unwrap();
+    let ready = descriptor::poll(&[(connection.socket(), PollFlags::POLLIN)], Some(Duration::from_secs(60)));
+    assert!(!ready.unwrap()[0].is_empty());
+    let none = PollFlags::empty();
+    let sent = || (tally.counts().requests, tally.counts().bytes_sent);
+    let waits = Turn::Yields(PollFlags::POLLOUT);
+    assert_eq!((connection.receive_turn(none), connection.has_work(), sent()), (waits, true, (0, 0)));
+    assert_eq!((connection.send_turn(), sent()), (Turn::Blocked(PollFlags::POLLIN), (0, 0)));
+    assert_eq!((connection.work_turn(), connection.has_work(), sent()), (waits, true, (1, 5)));
+    assert!(has_computed() && !has_computed());
+    assert_eq!((connection.another_turn(none), sent()), (waits, (1, 5)));
+    assert!(!has_computed());
+    assert_eq!((connection.turn(none), sent()), (waits, (2, 12)));
+    assert_eq!((connection.turn(none), sent()), (Turn::Blocked(PollFlags::POLLIN), (3, 21)));
+    assert!(!connection.has_work());
 }
 
 /// Sends 4,000 bytes without copying over a channel whose peer reads nothing yet.

@@ -1,6 +1,7 @@
 //! A connection being served. It joins a session, which knows the protocol, and a channel, which knows the system
 //! calls. Every design runs this same code; designs differ in when and where they call it.
 
+use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,10 @@ const FINISH: Duration = Duration::from_secs(10);
 /// the other connections of its event loop.
 const ANSWERS_IN_A_TURN: usize = 20;
 
+/// Maximum requests computed per turn. A computed request takes longer than a turn without one, so the other connections of
+/// the event loop come next.
+const JOBS_IN_A_TURN: usize = 1;
+
 /// Maximum parts of a reply sent per turn, for the same reason: a client that takes everything at once must not delay
 /// the others.
 const PARTS_IN_A_TURN: usize = 8;
@@ -31,6 +36,17 @@ const GATHERED: u64 = 64 << 10;
 
 /// Bytes that are discarded after a refusal. A client that sends more does not get it.
 const LINGERS_FOR: u64 = 64 << 20;
+
+thread_local! {
+    /// See [`has_computed`].
+    static COMPUTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread has computed a request in place since the last call. An event loop that computes keeps its
+/// connections, and those in its listener's queue, waiting for longer than one that only moves bytes.
+pub fn has_computed() -> bool {
+    COMPUTED.take()
+}
 
 /// An accepted connection.
 pub struct Connection {
@@ -60,15 +76,19 @@ struct Left {
     receives: usize,
     answers: usize,
     parts: usize,
+    /// Requests that may still be computed.
+    jobs: usize,
     /// Parts of a reply that may still be sent.
     sends: bool,
 }
 
 /// Budget of a connection that does not share its process or thread, and so never yields.
-const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX, sends: true };
+const UNBOUNDED: Left =
+    Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX, jobs: usize::MAX, sends: true };
 
 /// Budget of a connection that shares them.
-const TURN: Left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN, sends: true };
+const TURN: Left =
+    Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN, jobs: JOBS_IN_A_TURN, sends: true };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -149,14 +169,14 @@ impl Connection {
         loop {
             match self.advance() {
                 Progress::Blocked(flags) | Progress::Yields(flags) => return Some(flags),
-                Progress::Work(job) => self.work(job),
+                Progress::Work(job) => self.work_in_place(job),
                 Progress::Closed => return None,
             }
         }
     }
 
     /// Takes a turn in an event loop, on a socket that is ready for `ready`: receives at most once, and answers at most
-    /// 20 requests, or sends 8 parts of one reply. Computes in place.
+    /// 20 requests, or sends 8 parts of one reply. Computes in place, at most one request, whose reply is sent at once.
     ///
     /// Error readiness (POLLERR) may mean completions, which are collected first; a real error shows at the next
     /// transfer. Callers that cannot distinguish errors, as with select, always pass it.
@@ -165,19 +185,42 @@ impl Connection {
         self.turn_with_work(progress)
     }
 
-    /// Takes the receiving half of a turn, for an event loop that receives from all its connections before it sends to
-    /// any. [`Connection::send_turn`] sends the replies.
-    pub fn receive_turn(&mut self, ready: PollFlags) -> Turn {
-        let progress = self.begin_turn(ready, Left { sends: false, ..TURN });
+    /// As [`Connection::turn`], for an event loop that gives a connection several turns before the others: after a turn
+    /// that has computed a request, this one computes none.
+    pub fn another_turn(&mut self, ready: PollFlags) -> Turn {
+        let progress = self.begin_turn(ready, Left { jobs: self.left.jobs, ..TURN });
         self.turn_with_work(progress)
     }
 
-    /// Takes the sending half of a turn; receives nothing.
+    /// Returns whether a request has arrived that needs computing, and has not been computed.
+    pub fn has_work(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// Takes the receiving part of a turn, for an event loop that receives from all its connections before it sends to
+    /// any, and sends to all before it computes. [`Connection::send_turn`] sends the replies, and
+    /// [`Connection::work_turn`] computes.
+    pub fn receive_turn(&mut self, ready: PollFlags) -> Turn {
+        let progress = self.begin_turn(ready, Left { jobs: 0, sends: false, ..TURN });
+        self.turn_with_work(progress)
+    }
+
+    /// Takes the sending part of a turn; receives and computes nothing.
     pub fn send_turn(&mut self) -> Turn {
         if !self.unsent {
             return Turn::Blocked(PollFlags::POLLIN);
         }
         self.left = Left { receives: 0, sends: true, ..self.left };
+        let progress = self.advance();
+        self.turn_with_work(progress)
+    }
+
+    /// Takes the computing part of a turn: computes at most one request, and sends its reply at once; receives nothing.
+    pub fn work_turn(&mut self) -> Turn {
+        if self.unsent || !self.has_work() {
+            return Turn::Blocked(PollFlags::POLLIN);
+        }
+        self.left = Left { receives: 0, ..TURN };
         let progress = self.advance();
         self.turn_with_work(progress)
     }
@@ -189,7 +232,7 @@ impl Connection {
                 Progress::Yields(flags) => return Turn::Yields(flags),
                 Progress::Closed => return Turn::Over,
                 Progress::Work(job) => {
-                    self.work(job);
+                    self.work_in_place(job);
                     self.advance()
                 }
             }
@@ -250,6 +293,12 @@ impl Connection {
                 }
             }
             if let Some(job) = self.job.take() {
+                if self.left.jobs == 0 {
+                    self.job = Some(job);
+                    // The request has been received already; its reply can be sent once the connection has another turn.
+                    return Ok(Progress::Yields(PollFlags::POLLOUT));
+                }
+                self.left.jobs -= 1;
                 return Ok(Progress::Work(job));
             }
             match self.state {
@@ -297,6 +346,11 @@ impl Connection {
             }
             self.job = self.give_to_session()?;
         }
+    }
+
+    fn work_in_place(&mut self, job: Job) {
+        COMPUTED.set(true);
+        self.work(job);
     }
 
     /// Runs the computing part of a request and takes its reply. If the job panics, the panic is tallied and the
