@@ -39,20 +39,22 @@ fn serve(run: &'static Run) -> Result<()> {
     while accepting || !connections.is_empty() {
         for (descriptor, ready) in epoll.wait(&mut events, sleeps)? {
             if descriptor == listener {
-                match worker.try_accept(libc::SOCK_NONBLOCK) {
-                    Accepted::Connection(socket) => {
-                        let descriptor = socket.as_raw_fd();
-                        if let Err(error) = epoll.add(&socket, EpollFlags::EPOLLIN) {
-                            worker.refused(&error);
-                        } else if let Some(connection) = worker.open(socket) {
-                            connections.insert(descriptor, (connection, PollFlags::POLLIN));
+                for accepted in worker.accept_in_turn(libc::SOCK_NONBLOCK) {
+                    match accepted {
+                        Accepted::Connection(socket) => {
+                            let descriptor = socket.as_raw_fd();
+                            if let Err(error) = epoll.add(&socket, EpollFlags::EPOLLIN) {
+                                worker.refused(&error);
+                            } else if let Some(connection) = worker.open(socket) {
+                                connections.insert(descriptor, (connection, PollFlags::POLLIN));
+                            }
                         }
-                    }
-                    Accepted::Nothing => worker.woke_for_nothing(),
-                    Accepted::Refused => {}
-                    Accepted::ShutDown => {
-                        epoll.delete(worker.listener())?;
-                        accepting = false;
+                        Accepted::Nothing => worker.woke_for_nothing(),
+                        Accepted::Refused => {}
+                        Accepted::ShutDown => {
+                            epoll.delete(worker.listener())?;
+                            accepting = false;
+                        }
                     }
                 }
                 continue;

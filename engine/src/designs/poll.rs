@@ -44,20 +44,22 @@ fn serve(run: &'static Run) -> Result<()> {
                 continue;
             }
             if descriptor == listener {
-                match worker.try_accept(libc::SOCK_NONBLOCK) {
-                    Accepted::Connection(socket) => {
-                        let descriptor = socket.as_raw_fd();
-                        if let Some(connection) = worker.open(socket) {
-                            entries.push(PollFd::new(descriptor, PollFlags::POLLIN));
-                            connections.insert(descriptor, connection);
+                for accepted in worker.accept_in_turn(libc::SOCK_NONBLOCK) {
+                    match accepted {
+                        Accepted::Connection(socket) => {
+                            let descriptor = socket.as_raw_fd();
+                            if let Some(connection) = worker.open(socket) {
+                                entries.push(PollFd::new(descriptor, PollFlags::POLLIN));
+                                connections.insert(descriptor, connection);
+                            }
                         }
-                    }
-                    Accepted::Nothing => worker.woke_for_nothing(),
-                    Accepted::Refused => {}
-                    Accepted::ShutDown => {
-                        entries[index] = PollFd::unused();
-                        over = true;
-                        accepting = false;
+                        Accepted::Nothing => worker.woke_for_nothing(),
+                        Accepted::Refused => {}
+                        Accepted::ShutDown => {
+                            entries[index] = PollFd::unused();
+                            over = true;
+                            accepting = false;
+                        }
                     }
                 }
                 continue;

@@ -49,22 +49,24 @@ fn serve(run: &'static Run) -> Result<()> {
                 continue;
             }
             if descriptor == listener {
-                match worker.try_accept(libc::SOCK_NONBLOCK) {
-                    Accepted::Connection(socket) if socket.as_raw_fd() >= FD_SETSIZE => {
-                        run.tally.shared().error(ErrorKind::ResourceLimit);
-                    }
-                    Accepted::Connection(socket) => {
-                        let descriptor = socket.as_raw_fd();
-                        if let Some(connection) = worker.open(socket) {
-                            reading.set(descriptor);
-                            connections.insert(descriptor, connection);
+                for accepted in worker.accept_in_turn(libc::SOCK_NONBLOCK) {
+                    match accepted {
+                        Accepted::Connection(socket) if socket.as_raw_fd() >= FD_SETSIZE => {
+                            run.tally.shared().error(ErrorKind::ResourceLimit);
                         }
-                    }
-                    Accepted::Nothing => worker.woke_for_nothing(),
-                    Accepted::Refused => {}
-                    Accepted::ShutDown => {
-                        reading.clear(listener);
-                        accepting = false;
+                        Accepted::Connection(socket) => {
+                            let descriptor = socket.as_raw_fd();
+                            if let Some(connection) = worker.open(socket) {
+                                reading.set(descriptor);
+                                connections.insert(descriptor, connection);
+                            }
+                        }
+                        Accepted::Nothing => worker.woke_for_nothing(),
+                        Accepted::Refused => {}
+                        Accepted::ShutDown => {
+                            reading.clear(listener);
+                            accepting = false;
+                        }
                     }
                 }
                 continue;

@@ -12,7 +12,7 @@ use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::unit::Unit;
 use crate::count::tally::{ErrorKind, Slot, Tally};
 use crate::protocol::workload::Service;
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, has_computed};
 use crate::sys;
 use crate::transfer::channel::{Channel, Openers, Way};
 use crate::transfer::primitive::{Receiver, Sender, Waits};
@@ -89,6 +89,9 @@ pub const POOL: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
     for_more: None,
 };
+
+/// Maximum connections accepted per turn of an event loop after requests have been computed.
+pub const ACCEPTS_IN_A_TURN: usize = 64;
 
 /// Wait after a resource has run out.
 const SHORTAGE: Duration = Duration::from_millis(10);
@@ -266,6 +269,21 @@ impl Worker {
     /// As [`Acceptor::try_accept`].
     pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
         self.acceptor.try_accept(flags)
+    }
+
+    /// Accepts in a turn of an event loop that shares its listener with no other worker: one connection. If requests have
+    /// been computed since, connections have queued up meanwhile, and up to [`ACCEPTS_IN_A_TURN`] are accepted: none of
+    /// them waits for further turns.
+    pub fn accept_in_turn(&mut self, flags: libc::c_int) -> Vec<Accepted> {
+        let most = if has_computed() { ACCEPTS_IN_A_TURN } else { 1 };
+        let mut accepted = vec![self.try_accept(flags)];
+        while accepted.len() < most && matches!(accepted.last(), Some(Accepted::Connection(_))) {
+            match self.try_accept(flags) {
+                Accepted::Nothing => break,
+                another => accepted.push(another),
+            }
+        }
+        accepted
     }
 
     /// As [`Acceptor::woke_for_nothing`].
