@@ -11,7 +11,8 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::EPOLL;
 use crate::server::connection::{Connection, Turn};
-use crate::server::design::{Accepted, COMMON, Design, Run};
+use crate::server::design::{ACCEPTS_IN_A_TURN, Accepted, COMMON, Design, Run};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -20,6 +21,7 @@ use crate::transfer::waiting::{WAIT, spins};
 pub static ENTRY: Design = Design {
     about: About { summary: "One process with a level-triggered epoll event loop", source: "epoll(7)" },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(ACCEPTS_IN_A_TURN) },
     settings: &[WAIT],
     serve,
     rests_on: &[&EPOLL],

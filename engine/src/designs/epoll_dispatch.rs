@@ -17,6 +17,7 @@ use crate::base::feature::{EPOLL, EVENTFD, THREADS};
 use crate::server::connection::{Connection, Turn};
 use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::server::pool::threads;
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -27,6 +28,7 @@ pub static ENTRY: Design = Design {
         source: "memcached 1.6, doc/threads.txt; epoll(7)",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: None },
     settings: &[POOL],
     workers: pool,
     serve,

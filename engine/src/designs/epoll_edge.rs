@@ -12,6 +12,7 @@ use crate::base::about::About;
 use crate::base::feature::EPOLL;
 use crate::server::connection::{Connection, Turn};
 use crate::server::design::{Accepted, COMMON, Design, Run};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::set_nonblocking;
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -20,6 +21,7 @@ use crate::transfer::waiting::{WAIT, spins};
 pub static ENTRY: Design = Design {
     about: About { summary: "One process with an edge-triggered epoll event loop", source: "epoll(7), EPOLLET" },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(AT_ONCE) },
     settings: &[WAIT],
     serve,
     rests_on: &[&EPOLL],

@@ -17,6 +17,7 @@ use crate::protocol::workload::Job;
 use crate::server::connection::{Connection, Progress};
 use crate::server::design::{Accepted, COMMON, Design, POOL, Run, Worker};
 use crate::server::pool::threads;
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -27,6 +28,7 @@ pub static ENTRY: Design = Design {
         source: "libuv design overview (Node's thread pool); Netty 4.1, EventExecutorGroup; epoll(7)",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Queue,
     settings: &[POOL],
     serve,
     rests_on: &[&THREADS, &EPOLL, &EVENTFD],

@@ -6,6 +6,7 @@ use crate::base::about::About;
 use crate::base::feature::FORK;
 use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::server::pool::report;
+use crate::server::shares::Shares;
 use crate::sys::{descriptor, process, signal};
 use crate::transfer::primitive::Waits;
 
@@ -15,6 +16,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.5; Fig. 30.1 row 1",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Scheduler,
     settings: &[],
     workers: no_pool,
     makes: Some(Makes::Process),

@@ -18,6 +18,7 @@ use crate::base::setting::{Kind, Setting};
 use crate::base::unit::Unit;
 use crate::server::connection::{Connection, has_computed};
 use crate::server::design::{COMMON, Design, Run, Worker, no_pool};
+use crate::server::shares::Shares;
 use crate::sys::ring::{Buffer, Completion, Ring};
 use crate::transfer::primitive::Waits;
 use crate::transfer::ring::{Parcels, ThroughRing};
@@ -29,6 +30,7 @@ pub static ENTRY: Design = Design {
         source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
     },
     waits: Waits::ForCompletion,
+    shares: Shares::Turns { accepts: None },
     settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_SIZE, WAIT],
     workers: no_pool,
     serve,

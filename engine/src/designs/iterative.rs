@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::ACCEPT;
 use crate::server::design::{COMMON, Design, Run, no_pool};
+use crate::server::shares::Shares;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -15,6 +16,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.2; Fig. 30.1 row 0",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Connections,
     settings: &[],
     workers: no_pool,
     serve,

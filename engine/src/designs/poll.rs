@@ -10,7 +10,8 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::Feature;
 use crate::server::connection::{Connection, Turn};
-use crate::server::design::{Accepted, COMMON, Design, Run};
+use crate::server::design::{ACCEPTS_IN_A_TURN, Accepted, COMMON, Design, Run};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::poll::{PollFd, poll};
 use crate::transfer::primitive::Waits;
@@ -21,6 +22,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 6.11; poll(2)",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(ACCEPTS_IN_A_TURN) },
     serve,
     rests_on: &[&POLL],
     ..COMMON

@@ -19,6 +19,7 @@ use crate::base::setting::{Kind, Setting};
 use crate::server::connection::{Connection, Turn};
 use crate::server::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::server::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, poll, set_nonblocking};
 use crate::transfer::primitive::Waits;
@@ -29,6 +30,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 6.2, nonblocking I/O",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(ACCEPTS) },
     settings: &[ONE, RESPAWN, STEER],
     workers: pool,
     listeners: pool,

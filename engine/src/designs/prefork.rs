@@ -9,6 +9,7 @@ use crate::base::about::About;
 use crate::base::feature::FORK;
 use crate::server::design::{COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -17,6 +18,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.6; Fig. 30.1 row 2",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

@@ -12,6 +12,7 @@ use crate::base::feature::{EPOLL, FORK};
 use crate::server::connection::{Connection, Turn};
 use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -22,6 +23,7 @@ pub static ENTRY: Design = Design {
         source: "epoll(7)",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(1) },
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

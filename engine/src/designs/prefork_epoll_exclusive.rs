@@ -15,6 +15,7 @@ use crate::base::feature::{EPOLL, FORK, Feature, refused};
 use crate::server::connection::{Connection, Turn};
 use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
 use crate::transfer::primitive::Waits;
@@ -25,6 +26,7 @@ pub static ENTRY: Design = Design {
         source: "epoll_ctl(2), EPOLLEXCLUSIVE; Linux 4.5",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(1) },
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

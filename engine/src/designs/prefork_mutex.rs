@@ -6,6 +6,7 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
 use crate::server::design::{COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::sys::lock::SharedMutex;
 use crate::transfer::primitive::Waits;
 
@@ -15,6 +16,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.8; Fig. 30.1 row 4",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

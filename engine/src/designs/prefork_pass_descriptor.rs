@@ -11,6 +11,7 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::{RESPAWN, fork_worker, replace};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
 use crate::sys::socket;
@@ -22,6 +23,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.9; Fig. 30.1 row 5",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

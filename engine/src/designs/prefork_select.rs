@@ -12,6 +12,7 @@ use crate::base::about::About;
 use crate::base::feature::{FORK, SELECT};
 use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::set_nonblocking;
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 use crate::transfer::primitive::Waits;
@@ -22,6 +23,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.6, \"select Collisions\"",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,

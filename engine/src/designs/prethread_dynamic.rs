@@ -18,6 +18,7 @@ use crate::count::tally::ErrorKind;
 use crate::server::design::{COMMON, Design, Run};
 use crate::server::pool::report;
 use crate::server::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::signal;
 use crate::transfer::primitive::Waits;
@@ -28,6 +29,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.11; Apache HTTP Server 2.4, prefork MPM",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: SETTINGS,
     workers: maximum_workers,
     serve,

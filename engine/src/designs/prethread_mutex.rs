@@ -8,6 +8,7 @@ use crate::base::about::About;
 use crate::base::feature::THREADS;
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::thread_pool;
+use crate::server::shares::Shares;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -16,6 +17,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.11; Fig. 30.1 row 7",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL],
     workers: pool,
     serve,

@@ -13,6 +13,7 @@ use crate::base::setting::{Kind, Setting};
 use crate::base::unit::Unit;
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::thread_pool;
+use crate::server::shares::Shares;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -21,6 +22,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.12; Fig. 30.1 row 8",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[POOL, RING],
     workers: pool,
     serve,

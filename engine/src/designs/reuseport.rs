@@ -13,8 +13,9 @@ use anyhow::Result;
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, FORK};
 use crate::server::connection::{Connection, Turn};
-use crate::server::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::server::design::{ACCEPTS_IN_A_TURN, Accepted, COMMON, Design, POOL, Run, pool};
 use crate::server::pool::{RESPAWN, fork_pool};
+use crate::server::shares::Shares;
 use crate::server::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::epoll::{self, Epoll, EpollFlags};
@@ -26,6 +27,7 @@ pub static ENTRY: Design = Design {
         source: "socket(7), SO_REUSEPORT; Linux 3.9",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(ACCEPTS_IN_A_TURN) },
     settings: &[POOL, RESPAWN, STEER],
     workers: pool,
     listeners: pool,

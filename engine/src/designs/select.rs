@@ -12,7 +12,8 @@ use crate::base::about::About;
 use crate::base::feature::SELECT;
 use crate::count::tally::ErrorKind;
 use crate::server::connection::{Connection, Turn};
-use crate::server::design::{Accepted, COMMON, Design, Run};
+use crate::server::design::{ACCEPTS_IN_A_TURN, Accepted, COMMON, Design, Run};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::select::{FD_SETSIZE, FdSet, select};
 use crate::transfer::primitive::Waits;
@@ -23,6 +24,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 6.8; select(2)",
     },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: Some(ACCEPTS_IN_A_TURN) },
     serve,
     rests_on: &[&SELECT],
     ..COMMON

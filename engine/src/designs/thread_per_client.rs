@@ -9,6 +9,7 @@ use crate::base::about::About;
 use crate::base::feature::THREADS;
 use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::server::pool::report;
+use crate::server::shares::Shares;
 use crate::sys::thread;
 use crate::transfer::primitive::Waits;
 
@@ -18,6 +19,7 @@ pub static ENTRY: Design = Design {
         source: "UNP volume 1, third edition, section 30.10; Fig. 30.1 row 6",
     },
     waits: Waits::InTheCall,
+    shares: Shares::Scheduler,
     settings: &[],
     workers: no_pool,
     makes: Some(Makes::Thread),

@@ -24,6 +24,7 @@ use crate::count::tally::ErrorKind;
 use crate::protocol::workload::Job;
 use crate::server::connection::{Connection, Progress, Turn};
 use crate::server::design::{COMMON, Design, Run, no_pool};
+use crate::server::shares::Shares;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
@@ -33,6 +34,7 @@ use crate::transfer::primitive::Waits;
 pub static ENTRY: Design = Design {
     about: About { summary: "One task per connection on the tokio runtime", source: "docs.rs/tokio; epoll(7)" },
     waits: Waits::ForReadiness,
+    shares: Shares::Turns { accepts: None },
     settings: &[RUNTIME, WORKER_THREADS, WORK],
     workers: no_pool,
     serve,

@@ -149,7 +149,8 @@ pub fn as_json() -> Value {
             (
                 design.about,
                 json!({
-                    "waits": design.waits, "settings": design.settings,
+                    "waits": design.waits, "shares": design.shares, "fairness": design.shares.sentences(),
+                    "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
                     "rests_on": feature::described(design.rests_on),
                     "makes": design.makes, "spins": design.spins, "most_workers": most_workers,

@@ -13,6 +13,7 @@ use crate::base::unit::Unit;
 use crate::count::tally::{ErrorKind, Slot, Tally};
 use crate::protocol::workload::Service;
 use crate::server::connection::{Connection, has_computed};
+use crate::server::shares::Shares;
 use crate::sys;
 use crate::transfer::channel::{Channel, Openers, Way};
 use crate::transfer::primitive::{Receiver, Sender, Waits};
@@ -23,6 +24,8 @@ pub struct Design {
     pub about: About,
     /// Way in which the design waits for its sockets.
     pub waits: Waits,
+    /// How clients whose requests need computing share the server; by workers in most designs ([`COMMON`]).
+    pub shares: Shares,
     /// Settings of the design.
     pub settings: &'static [Setting],
     /// Size of its pool; 0 if it has none.
@@ -65,6 +68,7 @@ pub enum Makes {
 pub const COMMON: Design = Design {
     about: About { summary: "", source: "" },
     waits: Waits::InTheCall,
+    shares: Shares::Workers,
     settings: &[],
     workers: no_pool,
     serve: |_| Ok(()),

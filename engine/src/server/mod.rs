@@ -5,4 +5,5 @@ pub mod design;
 pub mod idle;
 pub mod pool;
 pub mod scoreboard;
+pub mod shares;
 pub mod steering;

@@ -44,7 +44,7 @@ SHARED_SETTINGS = {
 SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
 """An entry's lists of settings, and the command that takes them if its two ends have different ones."""
 
-FACTS = {"unit": "Unit", "question": "Question", "source": "Source", "path": "File"}
+FACTS = {"unit": "Unit", "question": "Question", "fairness": "Fairness", "source": "Source", "path": "File"}
 """Texts of an entry besides its summary, and their labels."""
 
 MARK = "*"

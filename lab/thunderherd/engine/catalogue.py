@@ -237,6 +237,8 @@ class Design(Runnable):
     """Created for every connection; None: nothing."""
     most_workers: str | None = None
     """The setting for its maximum number of workers; None: it has one worker."""
+    fairness: str | None = None
+    """Sentences on how clients share it while their requests compute."""
 
     @property
     def serves_one_by_one(self) -> bool:

@@ -34,6 +34,9 @@ WAITS: Mapping[str, str] = {
 }
 """Way of waiting → its meaning."""
 
+FAIRNESS = Path("docs/methodology/fairness.md")
+"""The page on fairness while requests compute."""
+
 BUSY_POLLS = "busy-polls"
 """A design that never waits. Its notes describe what it does instead."""
 
@@ -92,6 +95,8 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         "## What it costs",
         notes.costs if notes else _unwritten("designs", name),
         _beside(notes),
+        "## When requests compute",
+        f"{plain(entry['fairness'])} [Fairness]({link(FAIRNESS, path)}) says how this is tested.",
         "## Its code",
         f"From [{code}]({link(code, path)}), without imports and tests; `{_serve(name)}` runs it.",
         fenced("rust", code_of(root / code)),
