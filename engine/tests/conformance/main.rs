@@ -14,6 +14,7 @@ mod support;
 mod client_primitives;
 mod clients;
 mod draining;
+mod fairness;
 mod primitives;
 mod requests;
 mod rig;
@@ -83,6 +84,7 @@ fn trials() -> Vec<Trial> {
         if !name(design).contains(' ') {
             trials.extend(primitives::trials(&catalogue, design, kind));
         }
+        trials.extend(fairness::trials(&catalogue, design, kind));
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
                 trials.push(without_exchanges(&name(design), &workload));
