@@ -437,6 +437,22 @@ def test_what_to_know_groups_invalid_trials_and_names_each_once(study: Study) ->
     assert "; 1 block counts, " in to_know(of_one)[0]
 
 
+@pytest.mark.parametrize(("share", "is_said"), [(None, False), (0.1, False), (0.72, True)])
+def test_much_use_of_the_cpus_by_others_is_said(study: Study, share: float | None, is_said: bool) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    trials = summary.trials.model_copy(update={"foreign_share": share})
+    lines = to_know(summary.model_copy(update={"trials": trials}))
+    assert any("72" in line for line in lines) == is_said
+    assert len(lines) - len(to_know(summary)) == is_said
+
+
+def test_blocks_without_any_trial_that_counts_count_for_nothing(study: Study) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    without = [each.model_copy(update={"blocks": 0}) for each in summary.contenders]
+    assert to_know(summary)[0].count("12 blocks") == 1
+    assert "0 blocks" in to_know(summary.model_copy(update={"contenders": without}))[0]
+
+
 @pytest.mark.parametrize(("percent", "worse"), [(5.0, 2), (30.0, 1), (60.0, 0)])
 def test_worse_than_the_first_by_more_than_a_percentage(study: Study, percent: float, worse: int) -> None:
     """prefork, which is worse here, comes after iterative in both metrics."""

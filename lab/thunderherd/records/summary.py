@@ -476,6 +476,11 @@ class TrialCounts(Record):
     given_up: dict[str, str] = Field(
         description="by contender that the run gave up because its trials were repeatedly invalid, the reason"
     )
+    foreign_share: float | None = Field(
+        default=None,
+        description="share of the CPU time that other processes used, median of all trials. Null: no trial "
+        "recorded it",
+    )
 
 
 class Summary(Record):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from statistics import pstdev
+from statistics import median, pstdev
 from typing import Any
 
 from thunderherd.judge.claims.answers import answers
@@ -469,7 +469,9 @@ def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:
     )
     valid = [trial for trial in trials if trial.valid]
     rejected = [trial for trial in valid if trial.block in selection.rejected]
+    foreign = [trial.noise.foreign_share for trial in trials if trial.noise is not None]
     return TrialCounts(
+        foreign_share=median(foreign) if foreign else None,
         valid=len(valid) - len(rejected),
         invalid=len(trials) - len(valid),
         rejected=len(rejected),

@@ -26,6 +26,8 @@ __all__ = [
 
 FIRST_REASONS = 2
 """The reasons of invalid trials that come before the notes."""
+MUCH = 0.2
+"""The share of the CPUs used by other processes from which a reader is told."""
 MOST_OTHERS = 3
 """The most contenders that a sentence compares with the best; it counts the others."""
 
@@ -318,8 +320,13 @@ def _figures(summary: Summary, own: Sequence[ContenderSummary], name: str) -> li
 def to_know(summary: Summary) -> list[str]:
     """Lists what a reader must know, each once: trials, why some were invalid, and the run's notes."""
     study, given_up = summary.study, [*summary.trials.given_up]
-    blocks = f"{count(study.blocks, 'block')} {'counts' if study.blocks == 1 else 'count'}"
+    # A block of contenders that were all given up counts for nothing.
+    counted = study.blocks if any(each.blocks for each in summary.contenders) else 0
+    blocks = f"{count(counted, 'block')} {'counts' if counted == 1 else 'count'}"
     lines = [f"{trial_counts(summary)}; {blocks}, seed {study.seed}"]
+    foreign = summary.trials.foreign_share
+    if foreign is not None and foreign >= MUCH:
+        lines.append(f"other processes used {foreign:.0%} of the CPUs (median of the trials)")
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in summary.contenders}
     invalid = [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]
