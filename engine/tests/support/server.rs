@@ -157,10 +157,13 @@ impl Server {
     /// Waits until every thread of the server sleeps; if the server busy-polls, until it has polled many times.
     pub fn sleeps(&self) {
         if self.spins() {
-            let used = || process::cpu_nanoseconds_of_group(self.first);
-            let before = used();
-            let has_looked = || used() > before + 3_000_000;
-            return eventually("the server has looked", || has_looked().then_some(()));
+            // Each worker, since another one's CPU time does not show that this one has closed its connections.
+            let workers = self.workers();
+            let processes = if workers.is_empty() { vec![self.first] } else { workers };
+            let used = |id: i32| process::cpu_nanoseconds(id);
+            let before: Vec<(i32, u64)> = processes.into_iter().map(|id| (id, used(id))).collect();
+            let has_looked = |&(id, before): &(i32, u64)| !process::lives(id) || used(id) > before + 3_000_000;
+            return eventually("the server has looked", || before.iter().all(has_looked).then_some(()));
         }
         let mut before = Vec::new();
         eventually("all threads of the server sleep", || {
