@@ -209,6 +209,8 @@ def test_server_admits_what_its_clients_request(offered: Catalogue, tmp_path: Pa
         (65536, 65536)
     }
     assert {each.settings["limit"] for each in compared(offered, tmp_path).contenders} == {16384}
+    own = compared(offered, tmp_path, "epoll,bytes=1KiB", "epoll,bytes=64KiB", "epoll,bytes=64KiB,limit=1MiB")
+    assert [each.settings["limit"] for each in own.main] == [16384, 65536, 1 << 20]
     typed = (("bytes", "64KiB"), ("limit", "1MiB"))
     assert {each.settings["limit"] for each in compared(offered, tmp_path, settings=typed).contenders} == {
         1 << 20

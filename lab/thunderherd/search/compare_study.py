@@ -355,8 +355,7 @@ class CompareStudies:
                     joined = " " if refusal.code == "invalid_setting" else ": "
                     message = f"{name} = {show(value)}{joined}{refusal.message}"
                     raise UserError(message, code=f"study.{refusal.code}", hint=refusal.hint, where=where)
-        limits = raised_limits(self._basis, known["server"], found["load"], found["server"])
-        return {**found, "server": found["server"] | limits}
+        return found
 
     @staticmethod
     def _renamed(name: str, known: set[str]) -> str:
@@ -365,11 +364,20 @@ class CompareStudies:
         return MESSAGE_SIZE if stands_for_size else name
 
     @cached_property
+    def _of_servers(self) -> dict[str, Any]:
+        """The settings that were typed for all servers, and their limits that all clients exceed."""
+        known: dict[str, Setting] = {}
+        for table in self._named:
+            known |= self._basis.settings_of_server(table)
+        typed = self._given["server"]
+        return typed | raised_limits(self._basis, known, self._given["load"], typed)
+
+    @cached_property
     def _server(self) -> dict[str, Any]:
         """The common part of the servers: workload, primitives, and settings that all of them have."""
         common = [self._basis.settings_of_server(table) for table in self._named]
         settings = {
-            name: value for name, value in self._given["server"].items() if all(name in own for own in common)
+            name: value for name, value in self._of_servers.items() if all(name in own for own in common)
         }
         ways = {
             key: value
@@ -448,9 +456,11 @@ class CompareStudies:
             known = self._basis.settings_of_server(table)
             own = {
                 name: value
-                for name, value in self._given["server"].items()
+                for name, value in self._of_servers.items()
                 if name in known and name not in common
             }
+            requested = table.get("load", {}).get("settings", {})
+            own |= raised_limits(self._basis, known, requested, self._given["server"])
             if own:
                 table["settings"] = own | table.get("settings", {})
             if is_kept and (starved := with_workers(table, self._basis, self._clients)):

@@ -519,7 +519,7 @@ def raised_limits(
     known
         The settings that the server has.
     requested
-        The clients' settings, in base units.
+        The clients' settings, in base units or as a study has them.
     given
         The server's settings that were typed. They stay as they are.
     """
@@ -527,9 +527,11 @@ def raised_limits(
     raised: dict[str, int] = {}
     for each in workload.agreements if workload else ():
         value, limit = requested.get(each.client), known.get(each.service)
-        if each.relation != "at_most" or not isinstance(value, int) or each.service in given:
+        if each.relation != "at_most" or not isinstance(limit, IntegerSetting) or each.service in given:
             continue
-        if isinstance(limit, IntegerSetting) and limit.default < value and limit.has(value):
+        if isinstance(value, str) and not limit.needs_unit and limit.refusal(value) is None:
+            value = limit.read(value)
+        if isinstance(value, int) and limit.default < value and limit.has(value):
             raised[each.service] = value
     return raised
 
