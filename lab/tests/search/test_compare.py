@@ -606,6 +606,7 @@ def test_a_command_is_compared_and_the_comparison_is_shown_again(
     assert main.run_command([*words, "--out", "mine", "--seed", "3"]) == 0
     found = json.loads(capsys.readouterr().out)
     (pair,) = found["answers"][0]["pairs"]
+    assert {each["label"] for each in found["contenders"]} == {"epoll", command}
     assert {pair["a"], pair["b"]} == {"epoll", named_by([("design", f"{Path(sys.executable).stem}_server")])}
     assert pair["ratio"] and any("clients' counts" in note for note in found["notes"])
     assert main.run_command([*words, "--out", "mine", "--seed", "3", "--resume"]) == 0

@@ -250,8 +250,9 @@ def _percent(text: str | None) -> float | None:
 
 
 def _as_json(summary: Summary, report: Path) -> dict[str, Any]:
-    from thunderherd.show.sentences.compared import metric_answers, to_know
+    from thunderherd.show.sentences.compared import labels_of, metric_answers, to_know
 
+    labels = labels_of(summary)
     return {
         "answers": [
             {
@@ -266,6 +267,7 @@ def _as_json(summary: Summary, report: Path) -> dict[str, Any]:
         "contenders": [
             {
                 "name": each.base,
+                "label": labels[each.base],
                 "sweep": each.sweep,
                 "metrics": {name: found.model_dump(mode="json") for name, found in each.metrics.items()},
                 "at_least": {name: found.model_dump(mode="json") for name, found in each.at_least.items()},
