@@ -451,7 +451,7 @@ def test_much_use_of_the_cpus_by_others_is_said(study: Study, share: float | Non
 def test_blocks_without_any_trial_that_counts_count_for_nothing(study: Study) -> None:
     summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
     without = [each.model_copy(update={"blocks": 0}) for each in summary.contenders]
-    assert to_know(summary)[0].count("12 blocks") == 1
+    assert f"{summary.study.blocks} blocks" in to_know(summary)[0] and summary.study.blocks > 1
     assert "0 blocks" in to_know(summary.model_copy(update={"contenders": without}))[0]
 
 
