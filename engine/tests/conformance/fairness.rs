@@ -32,6 +32,9 @@ const FAULTS: &[Listed] = faults![
     a_connection_is_served_to_its_end,
 ];
 
+/// Whether measured spreads are printed, as `--nocapture` requests.
+pub static SHOWS: AtomicBool = AtomicBool::new(false);
+
 /// CPU time of a request. The kernel's time stamps are a thousand times finer.
 const COMPUTE: Duration = Duration::from_millis(3);
 
@@ -122,6 +125,9 @@ fn ready_replies_are_not_held_back(case: &Case) {
     let mut times: Vec<u64> = clients.iter_mut().map(|client| client.receive(&exchange)).collect();
     rig.expected.requests += CLIENTS as u64;
     times.sort_unstable();
+    show(case, "ms between the replies", || {
+        times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).map(|time| format!("{time:.1}")).collect()
+    });
     let threads = if case.rule() == "queue" { CLIENTS - 1 } else { threads_that_compute(&rig) };
     for (number, pair) in times.windows(threads + 1).enumerate() {
         let between = Duration::from_nanos(pair[threads] - pair[0]);
@@ -166,6 +172,7 @@ fn no_client_is_served_many_times_while_others_wait(case: &Case) {
     for each in of_greedy {
         let before = |time: &u64| each.iter().filter(|&reply| reply < time).count();
         let counts: Vec<usize> = times.iter().map(before).collect();
+        show(case, "replies of a greedy client before each other's", || counts.iter().map(usize::to_string).collect());
         assert!(
             counts.iter().zip(&most).all(|(count, most)| count <= most),
             "a greedy client got so many replies before each of the others: {counts:?}, and at most {most:?} are fair"
@@ -222,6 +229,12 @@ fn threads(rig: &Rig) -> usize {
     let workers = rig.server.workers();
     let processes = if workers.is_empty() { vec![rig.server.first] } else { workers };
     processes.into_iter().map(|id| process::thread_states(id).len()).sum()
+}
+
+fn show(case: &Case, what: &str, figures: impl Fn() -> Vec<String>) {
+    if SHOWS.load(Relaxed) {
+        println!("{}::{}: {what}: {}", case.name(), case.protocol.name, figures().join(", "));
+    }
 }
 
 fn connect(rig: &mut Rig, clients: usize) -> Vec<Stamped> {

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     rig::EVERYTHING.store(arguments.include_ignored, Relaxed);
+    fairness::SHOWS.store(arguments.nocapture, Relaxed);
     if !arguments.include_ignored {
         with_small_buffers();
     }
