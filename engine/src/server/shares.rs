@@ -51,8 +51,9 @@ impl Shares {
                 )
             }
             Shares::Queue => "At most one request of each connection is in the queue of the thread pool, and the queue \
-                is served in order. Each reply is sent when it has been computed, and then the connection's next request \
-                joins the end of the queue."
+                is served in order. The event loop sends each reply when it has been computed. If more threads compute \
+                than there are CPUs, the kernel's scheduler decides when the loop runs, so replies may arrive together. \
+                This is inherent in the design."
                 .to_owned(),
         }
     }
