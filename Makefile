@@ -54,13 +54,13 @@ $(VENV)/.build-tools: requirements/build.lock | prerequisites
 	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
 	@cargo build --release --locked --quiet $(MANIFEST) 2>/dev/null & compiling=$$!; \
-		$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock; \
+		$(PYTHON) -m pip install --no-compile --disable-pip-version-check --require-hashes --requirement requirements/build.lock; \
 		installed=$$?; wait $$compiling; exit $$installed
 	@touch $@
 
 $(VENV)/.test-tools: requirements/test.lock $(VENV)/.build-tools
 	@echo "==> Python packages for the tests"
-	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/test.lock
+	@$(PYTHON) -m pip install --no-compile --disable-pip-version-check --require-hashes --requirement requirements/test.lock
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.build-tools pyproject.toml README.md $(ENGINE_SOURCES) | prerequisites

@@ -53,6 +53,7 @@ def test_open_load_sees_stalls_in_full_and_closed_load_misses_them() -> None:
 
 @needs_two_cpus
 @pytest.mark.alone
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_known_delay_is_measured_correctly() -> None:
     found = proved(decided(lambda seed: trials.delay(0.1, seed, 0.05), ATTEMPTS, LIMITS))
@@ -61,6 +62,7 @@ def test_known_delay_is_measured_correctly() -> None:
 
 @needs_two_cpus
 @pytest.mark.alone
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_waits_match_the_formula_of_the_queue() -> None:
     attempt = partial(trials.queue, 0.2, utilisation=0.5, tolerance=0.15)

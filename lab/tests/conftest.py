@@ -28,13 +28,18 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
 LONGEST = (
-    "repository/test_extending", "repository/test_sources", "show/report/test_pages",
-    "search/test_crossover", "repository/test_tutorial", "trial/test_trial", "studies/test_erss_hw4",
-    "../../bench/tests/test_parts", "cli/test_main", "statistics/test_comparisons_simulation",
-    "trial/test_forms", "run/test_interrupted", "studies/test_cse638_pa02", "run/test_runner",
-    "conform/test_conformance", "repository/test_classroom", "trial/test_client_trials",
-    "repository/test_kept_reports", "studies/test_self_test", "repository/test_packaging",
-    "doctor/test_doctor", "engine/test_foreign_servers", "grade/test_grade",
+    "repository/test_sources", "repository/test_tutorial", "search/test_crossover", "study/test_defaults",
+    "studies/test_peers", "cli/test_main", "repository/test_extending", "show/report/test_pages",
+    "show/tables/test_sweeps", "study/checks/test_refused", "show/charts/test_sweeps",
+    "conform/test_conformance", "show/report/test_page", "show/report/test_sweeps",
+    "statistics/test_crossings_simulation", "repository/test_kept_reports",
+    "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",
+    "judge/summary/test_bounds", "trial/test_namespaces", "trial/test_foreign_pairs", "trial/test_trial",
+    "trial/test_forms", "trial/test_client_trials", "run/test_interrupted", "run/test_runner",
+    "run/test_follow", "studies/test_erss_hw4", "studies/test_self_test", "studies/test_cse638_pa02",
+    "studies/test_cse232_a2", "doctor/test_doctor", "repository/test_classroom",
+    "repository/test_packaging", "engine/test_foreign_servers", "grade/test_grade",
+    "../../bench/tests/test_parts", "../../bench/tests/test_layers", "conform/test_before_timing",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""

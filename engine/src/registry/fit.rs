@@ -59,7 +59,7 @@ pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
 }
 
 /// Hint for entries that do not fit, or cannot run on this machine.
-pub const MATRIX: &str = "thunderherd-engine list --matrix shows what fits";
+pub const MATRIX: &str = "`list --matrix` shows what fits";
 
 /// Refuses a server whose primitives do not run on this machine, or do not fit its design, workload or sockets.
 pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {

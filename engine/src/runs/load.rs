@@ -76,7 +76,7 @@ impl Requests {
             return Err(mistake_with_hint(
                 "load.open_needs_replies",
                 "this workload's only request lasts as long as the load, and an open load needs many",
-                "use a closed load; thunderherd-engine list loads shows them",
+                "use a closed load; `list loads` shows them",
             )
             .blaming(&["load", "workload"]));
         }

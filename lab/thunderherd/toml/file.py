@@ -228,6 +228,9 @@ def assign(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 # From pydantic's errors to problems -------------------------------------------------------------------------
 
+SETTINGS = "settings"
+"""The table inside a table that has the settings of the engine."""
+
 OF_UNITS = ("no_unit", "unknown_unit")
 """The errors of quantities that are the ends of codes."""
 
@@ -296,7 +299,11 @@ def _problem(
     name, kind, context = dotted(key, element_names(data)), detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         allowed = keys_allowed(model, key[:-1])
-        hint = suggest(key[-1], allowed, f"allowed here: {', '.join(allowed)}")
+        others = f"allowed here: {', '.join(allowed)}"
+        hint = suggest(key[-1], allowed, others)
+        if hint == others and SETTINGS in allowed:
+            inside = dotted((*key[:-1], SETTINGS, key[-1]), element_names(data))
+            hint = f"a setting is written as {inside}; {others}"
         return Problem(f"no such key '{name}'", f"{area}.unknown_key", hint)
     if kind == "missing":
         return Problem(f"'{name}' is missing", f"{area}.missing_key", _help(model, key))
