@@ -244,8 +244,15 @@ def test_server_that_serves_one_at_a_time_gets_a_worker_for_each_connection(
     assert not [each for each in few.measure.further_metrics if each.startswith("server.memory")]
 
 
+@pytest.mark.parametrize(("clients", "longest"), [(511, 500), (512, 2000)])
+def test_windows_are_longer_with_many_connections(offered: Catalogue, clients: int, longest: int) -> None:
+    of = studies(offered, settings=(("clients", str(clients)),))
+    assert of.schedule(piloted(of), 5000.0).milliseconds == longest
+
+
 def test_stream_is_compared_by_bytes_without_a_common_rate(offered: Catalogue, tmp_path: Path) -> None:
     of = studies(offered, "writev", "zerocopy", workload="stream")
+    assert 500 < of.schedule(None, 55.0).milliseconds <= of.schedule(None, 500.0).milliseconds == 2000
     study = loaded(of.comparison(None, 55.0), offered, tmp_path)
     assert not study.sweeps and not of.has_requests
     assert {each.metric for each in study.comparisons} == {

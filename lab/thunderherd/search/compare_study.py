@@ -81,6 +81,9 @@ SHARE_OF_CAPACITY = 0.5
 """The common rate as a share of what the slowest contender can do in a closed loop."""
 PILOT_MILLISECONDS = 200
 PILOTS = 2
+LONGEST_IF_READ_LATE = 2000
+"""The longest window of a stream, or with many connections. Such a server keeps its CPU busy for tens of
+milliseconds before it can be read."""
 FEWEST_MILLISECONDS = 100
 """The shortest window of a trial."""
 USUAL_BUDGET = 60.0
@@ -199,7 +202,9 @@ class CompareStudies:
         """
         overhead = piloted.overhead_seconds if piloted else USUAL_OVERHEAD
         seconds = budget_seconds * (1 - SPARE_SHARE) / self._first_trials - overhead
-        milliseconds = min(DURATION // MILLISECOND, int(1000 * seconds / (1 + WARM_UP_SHARE)))
+        is_read_late = not self.has_requests or self._clients >= FEWEST_CONNECTIONS
+        longest = LONGEST_IF_READ_LATE if is_read_late else DURATION // MILLISECOND
+        milliseconds = min(longest, int(1000 * seconds / (1 + WARM_UP_SHARE)))
         if milliseconds < FEWEST_MILLISECONDS and budget_seconds >= self.budget_seconds:
             needed = self._needed_seconds(overhead) + self.budget_seconds - budget_seconds
             raise self.request.refusal(
