@@ -83,13 +83,16 @@ def explain(
 
 
 def _following(results: SavedRun, pairs: Sequence[Explanation] = ()) -> list[tuple[str, str]]:
-    """Return where the report is, and the command that explains the pair that differs most."""
+    """Return where the report is, and what comes next: the pair that differs most, or its counts."""
     from thunderherd.show.report.page import FILE_NAME
     from thunderherd.show.sentences.explanation import largest_of
 
     report = results.path / FILE_NAME
     largest = largest_of(pairs) or next(iter(pairs), None)
-    of_pair = [PROGRAM, "explain", str(results.path), largest.a, largest.b] if largest and pairs[1:] else []
+    counts = [PROGRAM, "table", str(results.path), "--counters"]
+    of_pair = (
+        [PROGRAM, "explain", str(results.path), largest.a, largest.b] if largest and pairs[1:] else counts
+    )
     return [
         ("Report", str(report) if report.exists() else f"{PROGRAM} report {shlex.quote(str(results.path))}"),
         ("Noise", shlex.join([PROGRAM, "table", str(results.path), "noise"])),
