@@ -17,11 +17,10 @@ from thunderherd.errors import UserError
 from thunderherd.study.foreign import PATH, filled
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
+from thunderherd.trial.caveats import NO_CONFORM
 
-__all__ = ["NO_CONFORM", "check_servers", "needed_cases"]
+__all__ = ["check_servers", "needed_cases"]
 
-NO_CONFORM = "--no-conform"
-"""The option that skips the check."""
 PLAIN_WORD = re.compile(r"[\w@%+=:,./{}-]+")
 """A word of a command that needs no quotes within the quotes around a command."""
 METHOD, BODIES, NO_BODY = "method", ("body", "body_file"), "none"

@@ -37,6 +37,7 @@ from thunderherd.trial.observation import UNKNOWN
 __all__ = [
     "CONFORMED",
     "MEANINGS",
+    "NO_CONFORM",
     "Shares",
     "client_notes",
     "closing_notes",
@@ -56,6 +57,8 @@ __all__ = [
 ]
 
 
+NO_CONFORM = "--no-conform"
+"""The option of commands that leaves the check of such servers out."""
 CONFORMED = "conformed"
 """The key of a run's machine with the cases that servers passed before the first trial: numbers by contender.
 
@@ -198,7 +201,7 @@ def conform_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
         return
     passed = machine[CONFORMED]
     if passed is None:
-        yield "servers that are not ours were timed without conformance cases (--no-conform)"
+        yield f"servers that are not ours were timed without conformance cases ({NO_CONFORM})"
         return
     labels = {each.base: each.label for each in study.main}
     by_cases: dict[str, list[str]] = {}

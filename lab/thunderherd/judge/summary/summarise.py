@@ -395,11 +395,7 @@ def _study_summary(
         units=study.units,
         overrides=list(study.overrides),
         command=list(command),
-        notes=[
-            *study.notes,
-            *notes,
-            *_notes(study, trials, selection, complete),
-        ],
+        notes=[*study.notes, *notes, *_notes(study, trials, selection, complete)],
         remarks=list(remarks),
         started=started,
         finished=datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -414,11 +410,7 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """Return the notes that belong with every figure."""
-    notes = [
-        *foreign_notes(study, trials),
-        *client_notes(study),
-        *latency_notes(study, trials),
-    ]
+    notes = [*foreign_notes(study, trials), *client_notes(study), *latency_notes(study, trials)]
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]
