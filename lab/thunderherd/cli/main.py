@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from typing import Annotated, Any, NoReturn
 
@@ -89,11 +90,17 @@ def main() -> NoReturn:
     sys.exit(run_command(sys.argv[1:]))
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    """Return the command of all of the program's functions, which takes a while to make."""
+    return typer.main.get_command(app)
+
+
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit status. Print mistakes on stderr."""
     as_json = "--json" in arguments
     try:
-        status = app(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
+        status = _command()(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
         sys.stdout.flush()
         return int(status)
     except UserError as mistake:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -574,7 +575,7 @@ class Catalogue(_Part):
             ]
         )
 
-    @property
+    @cached_property
     def of_ends(self) -> dict[str, Setting]:
         """All settings of servers and loads, by name. A name has one meaning, whatever has the setting."""
         entries = (*self.designs, *self.primitives, *self.loads)
