@@ -276,21 +276,21 @@ def test_defaults_are_those_of_the_file(option: tuple[str, ...], tmp_path: Path)
 
 # A run ------------------------------------------------------------------------------------------------------
 
-TINY = ("looks=[10]", "clients=4", "duration=120ms", "limits=0", "steal=100%",
+TINY = ("looks=[14]", "clients=4", "duration=120ms", "limits=0", "steal=100%",
         "foreign=100%")  # fmt: skip
+"""Four blocks more than a verdict needs: on a busy machine, some trials are read too late to be valid."""
 
 
-@pytest.mark.parametrize("design", ["epoll", "prefork"])
-def test_the_six_lines_run_to_a_verdict(design: str, tmp_path: Path) -> None:
+def test_the_six_lines_run_to_a_verdict(tmp_path: Path) -> None:
     """The run mentions no source, question or cost per connection, as the study has none."""
     path, out = tmp_path / "mine.toml", tmp_path / "run"
-    path.write_text(SIX_LINES.replace("epoll", design))
+    path.write_text(SIX_LINES)
     changed = [word for each in TINY for word in ("--set", each)]
     done = answered("run", str(path), "--seed", "1", "--out", str(out), *changed)
     assert done.returncode == 0, done.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert [(each["a"], each["b"], each["metric"]) for each in summary["pairs"]] == [
-        (design, "thread_per_client", "server_cpu_per_request")
+        ("epoll", "thread_per_client", "server_cpu_per_request")
     ]
     assert summary["pairs"][0]["ratio"] > 0
     assert (summary["study"]["question"], summary["study"]["source"]) == ("", "")
