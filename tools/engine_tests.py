@@ -22,7 +22,7 @@ LONG = ("conformance", "engine", "thunderherd_engine")
 """The longest programs start first, so that none runs alone at the end. Other programs follow in the order of
 their names."""
 
-THREADS = {"engine": 4}
+THREADS = {"engine": 5}
 """Tests at a time in programs whose tests mostly wait: for windows, timeouts and child processes."""
 
 TELLS_OF_ITSELF = ("conformance",)

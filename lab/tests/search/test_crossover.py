@@ -259,6 +259,7 @@ def test_a_mistake_is_a_line_and_perhaps_a_hint(
 # With the engine itself -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_real_search_finds_a_known_crossing(
     use_engine: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

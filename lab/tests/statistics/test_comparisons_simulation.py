@@ -106,6 +106,7 @@ def test_false_positives_of_all_three_looks_together() -> None:
         assert [result.verdict is not Verdict.UNDECIDED for result in results] == wrong[:200].tolist()
 
 
+@pytest.mark.thorough
 def test_power() -> None:
     print("\nOne pair, looks at 10, 20 and 40 blocks, true difference 5 %")
     generator = np.random.default_rng(2)
@@ -244,6 +245,7 @@ def test_equal_spreads_called_different(blocks: int, noise: str, at_most: float)
     assert wrong <= at_most + 0.015
 
 
+@pytest.mark.thorough
 def test_a_comparison_in_several_metrics_that_a_time_budget_ends() -> None:
     """Two and three equal contenders, six metrics that move together, a last look at any block.
 

@@ -277,6 +277,7 @@ BENT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", BENT)
 def test_coverage_of_a_bent_line(what: str) -> None:
     """The interval assumes a straight line over the second stage; the bracket does not."""
@@ -334,6 +335,7 @@ def _dead(octaves: Array, width: float) -> Array:
     return found
 
 
+@pytest.mark.thorough
 def test_several_crossings_are_found() -> None:
     """A wave over the whole range, with two and a half periods: five crossings."""
 

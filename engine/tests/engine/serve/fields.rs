@@ -54,20 +54,18 @@ fn a_message_of_fields_makes_as_many_calls_as_the_sources_programs() {
     }
 }
 
+/// A design gets each size from another load, and the next design from the next.
 #[test]
 fn fields_of_every_size_go_through_every_design_and_load() {
-    for design in designs() {
-        for (field_size, loops) in [(1, 20), (65_536, 3), (1 << 20, 1)] {
+    const LOADS: [&str; 3] = ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"];
+    for (place, design) in designs().into_iter().enumerate() {
+        for (step, (field_size, loops)) in [(1, 20), (65_536, 3), (1 << 20, 1)].into_iter().enumerate() {
             let server = Server::start(&design, "fields", &["--field-size", &field_size.to_string()]);
-            let mut loads = Vec::new();
-            for who in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
-                let options = format!("--load {who} --loops {loops} --field-size {field_size}");
-                loads.push(load("fields", server.port, &options));
-                let line = loads.last().unwrap();
-                assert_eq!(line["figures"]["payload_bytes"], 2 * loops * 8 * field_size, "{design}: {line}");
-                assert_eq!(line["requests_by_client"], json!([loops, loops]), "{design}: {line}");
-            }
-            agree(&server.stop(), &loads);
+            let who = LOADS[(place + step) % LOADS.len()];
+            let line = load("fields", server.port, &format!("--load {who} --loops {loops} --field-size {field_size}"));
+            assert_eq!(line["figures"]["payload_bytes"], 2 * loops * 8 * field_size, "{design}: {line}");
+            assert_eq!(line["requests_by_client"], json!([loops, loops]), "{design}: {line}");
+            agree(&server.stop(), &[line]);
         }
     }
 }

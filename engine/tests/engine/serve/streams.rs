@@ -46,7 +46,7 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
         for who in if is_first { &["closed_threads", "closed_connections"][..] } else { &["closed_connections"] } {
             for direction in ["to_server", "to_client"] {
                 let options =
-                    format!("--load {who} --clients 2 --direction {direction} --duration 120ms --warm-up 30ms");
+                    format!("--load {who} --clients 2 --direction {direction} --duration 70ms --warm-up 20ms");
                 let to_server = direction == "to_server";
                 let mut stalled = 0;
                 let line = loop {

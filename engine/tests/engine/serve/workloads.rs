@@ -28,11 +28,12 @@ fn load(port: u16, workload: &str, options: &[&str]) -> Value {
     line
 }
 
+/// Every design meets every other workload, its neighbour in the list the rest. The conformance suite has all pairs.
 #[test]
 fn both_ends_agree_under_every_design() {
     let _alone = PROCESSES.lock();
-    for design in designs() {
-        for workload in list("workloads") {
+    for (place, design) in designs().into_iter().enumerate() {
+        for workload in list("workloads").into_iter().skip(place % 2).step_by(2) {
             let brief = protocol::of(name(&workload)).brief;
             let server = Server::start(&design, name(&workload), brief.server);
             let result = load(server.port, name(&workload), brief.load);
