@@ -95,14 +95,11 @@ test-thorough: test-tools ## tests that `make test` leaves out: every workload a
 rewritten-tests: test-tools
 	@output=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$output" >&2; exit 1; }
 
-# Seven workers on the two CPUs of a small machine, since tests wait for half of their time. Then the few tests that
-# need the CPUs for themselves, one after another, from the files that have any.
+# Seven workers on the two CPUs of a small machine, since tests wait for half of their time. Tests that need the CPUs
+# for themselves are thorough, since `make test-thorough` runs one after another.
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTEST) --numprocesses 7 --dist loadfile --no-loadscope-reorder -m "not alone and not thorough"; status=$$?; \
-		echo "==> pytest, alone"; \
-		$(NOTHING_IGNORED) $(PYTEST) -m "alone and not thorough" \
-			$$(grep -rl --include='test_*.py' 'mark\.alone' lab/tests bench/tests) || status=$$?; exit $$status
+	@$(NOTHING_IGNORED) $(PYTEST) --numprocesses 7 --dist loadfile --no-loadscope-reorder
 
 check: check-rust check-python check-documents ## check formatting, lints, types, and that generated documents are current
 

@@ -40,7 +40,7 @@ def proved(outcome: Outcome) -> list[Finding]:
 
 
 @needs_two_cpus
-@pytest.mark.alone
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_open_load_sees_stalls_in_full_and_closed_load_misses_them() -> None:
     found = proved(decided(lambda seed: trials.freeze(0.1, seed, 0.1), ATTEMPTS, LIMITS))
@@ -52,7 +52,6 @@ def test_open_load_sees_stalls_in_full_and_closed_load_misses_them() -> None:
 
 
 @needs_two_cpus
-@pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_known_delay_is_measured_correctly() -> None:
@@ -61,7 +60,6 @@ def test_known_delay_is_measured_correctly() -> None:
 
 
 @needs_two_cpus
-@pytest.mark.alone
 @pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_waits_match_the_formula_of_the_queue() -> None:

@@ -1,13 +1,14 @@
 //! Clients that are silent, slow, gone, or many.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::faults;
-use crate::rig::{Case, Listed, RESET, Rig};
+use crate::rig::{Case, EVERYTHING, Listed, RESET, Rig};
 use crate::support::client::Client;
 use crate::support::process;
 use crate::support::protocol::Exchange;
@@ -19,7 +20,7 @@ pub const FAULTS: &[Listed] = faults![
     resets_before_the_request_is_complete,
     resets_before_accept,
     resets_at_once,
-    a_thousand_resets_at_random_moments,
+    resets_at_random_moments,
     nothing_to_do,
     #[needs_company]
     #[needs_small_requests]
@@ -96,16 +97,16 @@ fn resets_at_once(case: &Case) {
 }
 
 /// Connections that are reset before a request, during it, after it, and during the reply, many of them open at once. Which
-/// and when is random, but the same in every run.
-fn a_thousand_resets_at_random_moments(case: &Case) {
-    const RESETS: usize = 1000;
+/// and when is random, but the same in every run. Of a thousand, the first three hundred unless everything is requested.
+fn resets_at_random_moments(case: &Case) {
     const OPEN: usize = 50;
+    let resets = if EVERYTHING.load(Relaxed) { 1000 } else { 300 };
     let exchanges = (case.protocol.exchanges)();
     let exchanges: Vec<&Exchange> = exchanges.iter().chain(case.protocol.large_exchange()).collect();
     let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let mut open: Vec<(Client, &[u8])> = Vec::new();
-    for _ in 0..RESETS {
+    for _ in 0..resets {
         let request = &exchanges[chance.below(exchanges.len())].request;
         open.push((rig.connect_slow(), request));
         while chance.below(4) > 0 {

@@ -25,7 +25,7 @@ const FAULTS: &[Listed] = faults![a_thousand_connections_leave_nothing_behind];
 /// Tests of designs that depend on how bytes are moved.
 const OF_DESIGNS: [&str; 5] = [
     "resets_in_mid_reply",
-    "a_thousand_resets_at_random_moments",
+    "resets_at_random_moments",
     "nothing_to_do",
     "a_slow_reader",
     "stopped_and_continued",

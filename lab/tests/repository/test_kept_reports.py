@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[3]
 KEPT = {each.figures.study: ROOT / each.folder / ARCHIVE for each in kept_studies()}
 LARGE = ("cse232-a2", "cse638-pa02")
 """Records with so many figures that each takes ten seconds to compare."""
+STUDIES = [pytest.param(name, marks=[pytest.mark.thorough] if name in LARGE else []) for name in KEPT]
 
 Document = dict[str, Any]
 
@@ -121,10 +122,7 @@ def tables_of(browser: Browser, told: Callable[[str], Told]) -> Iterator[Callabl
         page.close()
 
 
-@pytest.mark.parametrize(
-    "study",
-    [pytest.param(name, marks=[pytest.mark.thorough] if name in LARGE else []) for name in KEPT],
-)
+@pytest.mark.parametrize("study", STUDIES)
 def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
     study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
 ) -> None:
@@ -179,7 +177,7 @@ def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
             assert span_agrees(cell["span"], low, high), cell
 
 
-@pytest.mark.parametrize("study", [*KEPT])
+@pytest.mark.parametrize("study", STUDIES)
 def test_every_comparison_is_the_summarys(
     study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
 ) -> None:

@@ -126,6 +126,7 @@ LONG = {
     "cse638-pa02-isolation-namespaces",
     "cse638-pa02-measurement-latency",
     "cse638-pa02-measurement-throughput",
+    "css503-p4-claim-discussion",
     "css503-p4-experiment-matrix",
     "css503-p4-experiment-repetition",
     "css503-p4-output-tables",

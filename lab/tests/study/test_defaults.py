@@ -226,7 +226,13 @@ def test_junk_is_a_mistake_of_the_user(place: str, tmp_path: Path) -> None:
 # --show-defaults --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*bundled_studies(), *MINIMAL])
+LARGE = pytest.param("cse638-pa02", marks=pytest.mark.thorough)
+"""It has so many points that it takes as long as several others."""
+
+
+@pytest.mark.parametrize(
+    "name", [*(each for each in bundled_studies() if each != "cse638-pa02"), LARGE, *MINIMAL]
+)
 def test_a_study_with_its_defaults_is_the_same_study(name: str, tmp_path: Path) -> None:
     """It has the same digest in every size, and no defaults of its own are left to fill in."""
     known = catalogue()

@@ -348,7 +348,7 @@ JUNK: list[Any] = [0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"x": 1}, [{"na
 
 
 @pytest.mark.parametrize("junk", JUNK, ids=json.dumps)
-@pytest.mark.parametrize("name", ["studies", "sweeps"])
+@pytest.mark.parametrize("name", ["studies", pytest.param("sweeps", marks=pytest.mark.thorough)])
 def test_junk_in_any_place_is_a_mistake_of_the_user(name: str, junk: Any, tmp_path: Path) -> None:
     """With any value at any key, a file is a study or is refused at a line; nothing else is raised."""
     good, load, _ = BASES[name]
