@@ -23,13 +23,8 @@ const EVERYWHERE: &[Listed] = faults![right_replies_and_a_right_account];
 const FAULTS: &[Listed] = faults![a_thousand_connections_leave_nothing_behind];
 
 /// Tests of designs that depend on how bytes are moved.
-const OF_DESIGNS: [&str; 5] = [
-    "resets_in_mid_reply",
-    "resets_at_random_moments",
-    "nothing_to_do",
-    "a_slow_reader",
-    "stopped_and_continued",
-];
+const OF_DESIGNS: [&str; 5] =
+    ["resets_in_mid_reply", "resets_at_random_moments", "nothing_to_do", "a_slow_reader", "stopped_and_continued"];
 
 /// Makes the tests of one design with every primitive.
 pub fn trials(catalogue: &Value, design: &Value, kind: Kind) -> Vec<Trial> {
