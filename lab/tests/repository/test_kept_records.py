@@ -216,6 +216,14 @@ def two_points() -> KeptTable:
     return kept_table(*rows, pairs=pairs, sweep="s", title="over s")
 
 
+def test_a_contender_without_a_figure_is_compared_with_no_other() -> None:
+    """Two that could not be compared are not said to differ by nothing significant."""
+    rows = (row("a", 1.0), row("b", 2.0), row("c", None, shown="-", span="", why="no valid trials"))
+    shown = kept_table(*rows, pairs=(pair("a", "b", "faster"), pair("a", "c", "undecided")))
+    assert "better than `b` |" in on_page(shown, "a") and "`c`" not in on_page(shown, "a")
+    assert "no valid trials" in on_page(shown, "c")
+
+
 def of_clients() -> KeptTable:
     return kept_table(*(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each")))
 

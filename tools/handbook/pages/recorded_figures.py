@@ -97,8 +97,11 @@ def _place(row: KeptRow, shown: KeptTable) -> str:
 
 def _against(row: KeptRow, shown: KeptTable) -> str:
     """Write the run's verdicts, as `better than A; no significant difference from B`, or why it has none."""
+    measured = {each.contender for each in shown.rows if each.value is not None}
     groups: dict[str, list[str]] = {}
     for verdict, other in _verdicts(row, shown.pairs):
+        if not {row.contender, other} <= measured:
+            continue
         groups.setdefault(verdict, []).append(f"`{other.partition('@')[0]}`")
     joined = {"better": "better than", "worse": "worse than", "equivalent": "equivalent to"}
     texts = [
