@@ -294,6 +294,14 @@ def test_a_table_of_client_primitives_is_on_their_pages_only() -> None:
     assert recorded([kept], "send_each", entries.SENDING, PRIMITIVES / "x.md") == NOT_RECORDED
 
 
+def test_rows_in_which_both_sides_use_an_entry_are_shown_once() -> None:
+    rows = (row(name, 1.0, receive=name, client_receive=name) for name in ("recv", "readv"))
+    figures = KEPT[0].figures.model_copy(update={"tables": (kept_table(*rows),)})
+    kept = Kept(Path("records/2026-01-02/x"), figures)
+    page = recorded([kept], "recv", entries.RECEIVING, PRIMITIVES / "recv.md")
+    assert page.count("| `recv` |") == 1
+
+
 def test_failed_record_leaves_the_existing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
     there = tmp_path / kept.folder

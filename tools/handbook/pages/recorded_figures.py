@@ -31,16 +31,18 @@ Kind = Callable[[KeptRow], str | None]
 def recorded(kept: Sequence[Kept], name: str, ends: Mapping[str, Kind], page: Path) -> str:
     """Write the figures of an entry from all recorded tables that compare entries of its kind.
 
-    `ends` has a remark on which side uses the entry, and the function that reads the entry from a row. Links
-    are relative to `page`.
+    `ends` has a remark on which side uses the entry, and the function that reads the entry from a row. If
+    both sides use it in the same rows, these are shown once. Links are relative to `page`.
     """
-    parts = [
-        _part(record, each, remark, _told_of(of, name), page)
-        for record in kept
-        for each in record.tables
-        for remark, of in ends.items()
-        if len({of(row) for row in each.rows} - {None}) > 1 and any(of(row) == name for row in each.rows)
-    ]
+    parts = []
+    for record in kept:
+        for each in record.tables:
+            already: list[list[KeptRow]] = []
+            for remark, of in ends.items():
+                rows = [row for row in each.rows if of(row) == name]
+                if rows and rows not in already and len({of(row) for row in each.rows} - {None}) > 1:
+                    already.append(rows)
+                    parts.append(_part(record, each, remark, _told_of(of, name), page))
     return "\n\n".join(parts) if parts else NOT_RECORDED
 
 
