@@ -216,9 +216,9 @@ def test_printed_study_has_units_notes_trial_counts_and_warnings() -> None:
     assert "seed 30" in text and "11 blocks" in text
 
 
-def test_labels_are_the_papers_words_only_if_there_is_a_source() -> None:
+def test_labels_are_the_papers_words_only_if_there_are_its_figures() -> None:
     names = {f"contenders__{place}__label": each.name for place, each in enumerate(summary().contenders)}
-    without = changed(study__source="")
+    without = changed(paper=())
     notes = [main.main_table(each).columns for each in (summary(), without, changed(**names))]
     labels = [next(column.note for column in columns if column.head == "Design") for columns in notes]
     assert labels == ["In the paper's words", "Label", ""]

@@ -60,7 +60,7 @@ def main_table(summary: Summary) -> Table:
     bars = shares_of({each.name: shown_of(summary, each, summary.study.metric) for each in main})
     kinds = dict.fromkeys(first_of_main(summary), BETTER)
     unit, has_labels = _main_unit(summary), any(each.label != each.name for each in main)
-    labels = "In the paper's words" if summary.study.source else "Label"
+    labels = "In the paper's words" if summary.paper else "Label"
     columns = [
         Column("Row"),
         Column("Design", "name", note=labels if has_labels else ""),
