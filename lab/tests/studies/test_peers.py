@@ -15,7 +15,7 @@ from thunderherd.trial.trial import run_trial
 PROGRAMS = {
     "peers": (
         "netperf", "neper", "sockperf", "sockperf_busy", "iperf3", "iperf3_sendfile", "netperf_stream",
-        "neper_stream", "neper_many", "neper_new",
+        "neper_stream", "neper_many", "neper_new", "netbench", "netbench_uring",
     ),
     "generators": ("wrk", "ab", "hey", "h2load", "oha", "wrk2", "vegeta", "oha_rate"),
 }  # fmt: skip
