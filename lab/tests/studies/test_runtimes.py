@@ -12,7 +12,7 @@ from thunderherd.run.foreign_servers import prepared
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 
-BUILT_SOON = ("c_threads", "node", "python_asyncio", "nginx")
+BUILT_SOON = ("c_threads", "node", "python_asyncio", "nginx", "haproxy", "apache", "lighttpd")
 BUILT_LATER = ("go", "rust", "python_uvloop", "python_uvicorn", "java")
 ECHO = "@echo=64"
 NEEDS_NEWER = "need Java 21"
