@@ -42,8 +42,10 @@ class UserError(Exception):
     """One or more problems that the user can solve.
 
     The command line prints each in a line and its hint on the next, without a stack trace. It exits with
-    status 2. With `--json` it also prints `{"errors": [...]}` on stdout.
+    `exit_status`. With `--json` it also prints `{"errors": [...]}` on stdout.
     """
+
+    exit_status = 2
 
     def __init__(self, *problems: Problem | str, code: str = "", hint: str = "", where: str = "") -> None:
         self.problems = tuple(

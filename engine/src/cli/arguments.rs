@@ -192,10 +192,10 @@ fn conform_command() -> Command {
         .arg(
             flag("control")
                 .requires("json")
-                .help("When a case needs it, print a line, and read from standard input that the server was stopped"),
+                .help("Request the stop of the server by a line, and read from standard input that it was stopped"),
         )
         .arg(flag("until-failure").help("End after the first case that fails"))
-        .arg(flag("plain").help("Send only the plainest requests; of HTTP, GET of the path"))
+        .arg(flag("plain").help("Send GET of the path wherever a case of HTTP may choose the request"))
         .arg(flag("allow-remote").help("Send the cases to a server that is not on this machine"))
         .arg(flag("json").help("Print a JSON line for each case"))
         .arg(parent());

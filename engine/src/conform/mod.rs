@@ -2,8 +2,7 @@
 //! sockets, and knows no more of the server than its address.
 //!
 //! `thunderherd-engine conform` runs the cases against one server; the conformance tests run them against every design. A
-//! number belongs to its case for ever. A verdict fails only where the server breaks a rule that it must keep: what a server
-//! may do either way is allowed, and what it should do and does not is a warning.
+//! number belongs to its case for ever. A broken MUST fails, a broken SHOULD warns, and a free choice is allowed.
 
 pub mod case;
 pub mod chance;

@@ -54,7 +54,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 6,
         name: "half-closed connection",
-        rule: "A client that has sent its request and its end still gets the reply, and then the end",
+        rule: "A client that has sent a request and closed its sending half still gets the reply, and then the end",
         source: "",
         applies: always,
         needed_by: None,

@@ -14,7 +14,7 @@ const SMALL_BUFFER: usize = 16 << 10;
 /// Time for a server to accept a connection.
 const ACCEPTED: Duration = Duration::from_millis(1);
 
-/// Longest wait of a fast client before it counts as one that has to wait for another.
+/// Wait of a fast client after which it counts as blocked by a slow one.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// What runs the cases, and may know more of the server.

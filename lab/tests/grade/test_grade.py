@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -20,8 +21,18 @@ from thunderherd.conform.server import typed_server
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.conformance import cases_of
-from thunderherd.grade.formats import as_github, as_gradescope
-from thunderherd.grade.grading import COST, Assignment, Cost, Grade, Item, grade, graded, is_own_fault
+from thunderherd.grade.formats import as_classroom50, as_github, as_gradescope, submission_of
+from thunderherd.grade.grading import (
+    COST,
+    Assignment,
+    Cost,
+    Grade,
+    Item,
+    NoVerdict,
+    grade,
+    graded,
+    is_own_fault,
+)
 from thunderherd.grade.page import print_grade, print_repeated
 from thunderherd.grade.rubric import load_rubric
 from thunderherd.study.loading import Study
@@ -179,6 +190,7 @@ def test_mistakes_that_only_the_workload_shows_have_their_line(
         (["epoll", "--reference", "prefork", "--format", "xml"], "grade.unknown_format"),
         (["epoll", "--reference", "prefork", "--predict", "best"], "grade.unknown_prediction"),
         (["epoll", "--reference", "prefork", "--repeat", "2", "--format", "github"], "grade.repeated_format"),
+        (["epoll", "--reference", "prefork", "--format", "classroom50"], "grade.no_submission"),
         (["epoll", "--reference", "prefork", "--rubric", "no-such-file"], "file.unreadable"),
     ],
 )
@@ -186,6 +198,17 @@ def test_mistakes_have_codes(words: list[str], code: str, capsys: pytest.Capture
     assert main.run_command(["grade", *words]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and codes_printed(printed.err) == [code]
+
+
+def test_a_grade_without_a_verdict_has_a_status_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_busy(*_: object) -> Grade:
+        raise NoVerdict("the machine was too busy", code="grade.too_busy")
+
+    monkeypatch.setattr("thunderherd.grade.grading.grade", too_busy)
+    assert main.run_command(["grade", "epoll", "--reference", "prefork"]) == 1
+    assert codes_printed(capsys.readouterr().err) == ["grade.too_busy"]
 
 
 def test_the_shown_rubric_is_a_rubric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,6 +263,51 @@ def test_github_has_the_fields_that_its_reporter_reads(some_grade: Grade) -> Non
     assert all(each.keys() == keys for each in found["tests"])
     full = dataclasses.replace(some_grade, items=some_grade.items[:1])
     assert as_github(full)["status"] == "pass"
+
+
+SUBMISSION = {
+    "CLASSROOM": "networks",
+    "ASSIGNMENT": "prefork",
+    "ASSIGNMENT_TYPE": "group",
+    "OWNER": "alice",
+    "USERNAME": "bob",
+    "SUBMISSION_TAG": "submit/2026-09-01T10-00-00Z-a1b2c3d",
+    "COMMIT_URL": "https://example.org/commit",
+    "RELEASE_URL": "https://example.org/release",
+    "REVIEW_URL": "",
+}
+"""Variables of Classroom 50's runner; without a review link, that of the commit takes its place."""
+
+
+def test_classroom50_has_the_fields_of_its_schema(some_grade: Grade) -> None:
+    halved = dataclasses.replace(some_grade.items[0], points=1.5, most=2.5)
+    made = dataclasses.replace(some_grade, items=(halved, *some_grade.items[1:]))
+    found = json.loads(json.dumps(as_classroom50(made, submission_of(SUBMISSION))))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found.pop("datetime"))
+    tests = found.pop("tests")
+    assert found == {
+        "schema": "classroom50/result/v1",
+        "classroom": "networks",
+        "assignment": "prefork",
+        "assignment_type": "group",
+        "owner": "alice",
+        "submission": "submit/2026-09-01T10-00-00Z-a1b2c3d",
+        "commit": "https://example.org/commit",
+        "release": "https://example.org/release",
+        "review": "https://example.org/commit",
+        "score": 26,
+        "max-score": 43,
+    }
+    assert [(each["passed"], each["score"], each["max-score"]) for each in tests] == [
+        (False, 2, 3), (False, 0, 4), (False, 24, 36), (True, 0, 0),
+    ]  # fmt: skip
+    assert "--case 6 --seed 1" in tests[1]["output"]
+
+
+@pytest.mark.parametrize("name", ["CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL"])
+def test_a_missing_variable_of_classroom50_is_named(name: str) -> None:
+    (problem,) = refused(lambda: submission_of(SUBMISSION | {name: ""}))
+    assert problem.code == "grade.no_submission" and name in problem.message
 
 
 def test_the_page(

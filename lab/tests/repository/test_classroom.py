@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,9 +26,30 @@ pytestmark = [
 ]
 
 
+@pytest.fixture
+def own_commands() -> dict[str, str]:
+    """The environment with this Python's programs, `thunderherd` among them, first in PATH."""
+    folder = Path(sys.executable).parent
+    return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
 def block(kind: str) -> str:
     (found,) = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     return str(found)
+
+
+def test_the_autograder_of_classroom50_writes_its_result(
+    tmp_path: Path, own_commands: dict[str, str]
+) -> None:
+    (tmp_path / "autograder.py").write_text(block("python"))
+    (tmp_path / "server.c").write_text(block("c"))
+    (tmp_path / "rubric.toml").write_text("[conformance]\npoints_per_case = 0\n[conformance.points]\n1 = 5\n")
+    names = ("CLASSROOM", "ASSIGNMENT", "OWNER", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL")
+    variables = {name: name.lower() for name in names}
+    subprocess.run([sys.executable, "autograder.py"], cwd=tmp_path, env=own_commands | variables, check=True)
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert (found["schema"], found["owner"]) == ("classroom50/result/v1", "owner")
+    assert (found["score"], found["max-score"]) == (5, 5)
 
 
 def assignment(folder: Path, source: str, *, with_cost: bool) -> Assignment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ __all__ = ["conform", "grade"]
 
 FAILED = 1
 """The exit status if a case failed."""
+
+SHORTEST, LONGEST = 0.01, 600.0
+"""The limits of --patience, in seconds."""
 
 
 def conform(
@@ -51,21 +55,16 @@ def conform(
         ),
     ] = 1,
     patience: Annotated[
-        float,
+        str,
         typer.Option(
-            "--patience",
-            metavar="SECONDS",
-            min=0.01,
-            max=600,
-            help="Longest wait for the server (default 5).",
-            show_default=False,
+            "--patience", metavar="TIME", help="Longest wait for the server (default 5s).", show_default=False
         ),
-    ] = 5.0,
+    ] = "5s",
     plain: Annotated[
         bool,
         typer.Option(
             "--plain",
-            help="Send only the plainest requests, as loads do: of HTTP, GET (default: also others).",
+            help="Send GET wherever a case of HTTP may choose the request (default: GET and others).",
         ),
     ] = False,
     junit: Annotated[
@@ -89,8 +88,9 @@ def conform(
     from thunderherd.show.terminal.conformance import print_conformance
     from thunderherd.text.layout import make_console
 
+    longest = _seconds(patience)
     chosen = typed_server(server, workload, catalogue())
-    found = conformance(chosen, numbers=numbers, seed=seed, patience=patience, plain=plain)
+    found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
     if as_json:
         print(json.dumps(for_programs(found), indent=2))
     else:
@@ -98,6 +98,20 @@ def conform(
     if junit is not None:
         write_output("conform", junit, as_junit(found), quiet=as_json)
     return FAILED if found.failed else 0
+
+
+def _seconds(text: str) -> float:
+    """Parse the longest wait, in seconds."""
+    from thunderherd.toml.quantities import TIME, parse_quantity
+
+    seconds = parse_quantity(text, f"conform: --patience {text}", TIME) / 1e9
+    if not SHORTEST <= seconds <= LONGEST:
+        raise UserError(
+            f"{text} is not from {SHORTEST * 1e3:g}ms to {LONGEST:g}s",
+            code="conform.invalid_patience",
+            where=f"conform: --patience {text}",
+        )
+    return seconds
 
 
 def _numbers(text: str) -> list[int]:
@@ -115,8 +129,8 @@ def _numbers(text: str) -> list[int]:
 
 # Grades -----------------------------------------------------------------------------------------------------
 
-TEXT, GRADESCOPE, GITHUB = "text", "gradescope", "github"
-FORMATS = (TEXT, GRADESCOPE, GITHUB)
+TEXT, GRADESCOPE, GITHUB, CLASSROOM50 = "text", "gradescope", "github", "classroom50"
+FORMATS = (TEXT, GRADESCOPE, GITHUB, CLASSROOM50)
 PREDICTIONS = ("cheaper", "same", "dearer")
 ASK = "ask"
 """The prediction that is asked for on the terminal."""
@@ -154,7 +168,7 @@ def grade(
             "--show-rubric",
             callback=_show_rubric,
             is_eager=True,
-            help="Print the bundled rubric and end (default: grade).",
+            help="Print the bundled rubric and exit (default: grade).",
         ),
     ] = False,
     predict: Annotated[
@@ -162,8 +176,8 @@ def grade(
         typer.Option(
             "--predict",
             metavar="WORD",
-            help="The student's prediction of the cost: cheaper, same or dearer than the reference; ask asks "
-            "(default: none).",
+            help="The student's prediction of the cost: cheaper, same or dearer than the reference, or ask "
+            "to be prompted (default: none).",
         ),
     ] = None,
     repeat: Annotated[
@@ -179,7 +193,9 @@ def grade(
     ] = 1,
     format_: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="Format: text, gradescope or github (default text)."),
+        typer.Option(
+            "--format", metavar="NAME", help="Format: text, gradescope, github or classroom50 (default text)."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="File for the grade (default: print it).")
@@ -204,6 +220,10 @@ def grade(
             where=f"grade: --repeat {repeat}",
         )
     check_output("grade", "--output", output)
+    if form == CLASSROOM50:
+        from thunderherd.grade.formats import submission_of
+
+        submission_of(os.environ)
     if predict is not None:
         _known("prediction", predict, (*PREDICTIONS, ASK), "predict")
 
@@ -270,12 +290,18 @@ def _asked(reference: str) -> str:
 
 
 def _print(grades: Sequence[Grade], without: int, form: str, stream: TextIO) -> None:
-    from thunderherd.grade.formats import as_github, as_gradescope
+    from thunderherd.grade.formats import as_classroom50, as_github, as_gradescope, submission_of
     from thunderherd.grade.page import print_grade, print_repeated
     from thunderherd.text.layout import make_console
 
     if form != TEXT:
-        made = as_gradescope(grades[0]) if form == GRADESCOPE else as_github(grades[0])
+        made = (
+            as_classroom50(grades[0], submission_of(os.environ))
+            if form == CLASSROOM50
+            else as_gradescope(grades[0])
+            if form == GRADESCOPE
+            else as_github(grades[0])
+        )
         print(json.dumps(made, indent=2), file=stream)
     elif len(grades) + without > 1:
         print_repeated(grades, without, make_console(stream))

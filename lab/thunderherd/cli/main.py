@@ -3,9 +3,9 @@
 A command imports what it needs when it runs, so that `list`, `serve` and mistakes answer at once.
 
 Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `crossover`
-and `knee` also end with 1 if their trials give no answer, `doctor` if a study cannot run, `merge` if a load
-is invalid, `judge` if it has too few loads, `conform` if a case fails. `serve`, `load` and `count` become the
-engine and end with its status.
+and `knee` also end with 1 if their trials give no answer, `grade` if the machine is too busy for one,
+`doctor` if a study cannot run, `merge` if a load is invalid, `judge` if it has too few loads, `conform` if a
+case fails. `serve`, `load` and `count` become the engine and end with its status.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run_command(arguments: list[str]) -> int:
         sys.stdout.flush()
         return int(status)
     except UserError as mistake:
-        return _complain(mistake.problems, MISTAKE, as_json=as_json)
+        return _complain(mistake.problems, mistake.exit_status, as_json=as_json)
     except typer.TyperException as mistake:
         return _complain([_usage_problem(mistake, arguments)], MISTAKE, as_json=as_json)
     except KeyboardInterrupt:

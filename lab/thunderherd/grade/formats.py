@@ -1,15 +1,31 @@
-"""Grades as Gradescope and GitHub Classroom read them."""
+"""Grades as Gradescope, GitHub Classroom and Classroom 50 read them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from thunderherd.errors import UserError
 from thunderherd.grade.grading import Grade, Item
 
-__all__ = ["as_github", "as_gradescope"]
+__all__ = ["as_classroom50", "as_github", "as_gradescope", "submission_of"]
 
 GITHUB_VERSION = 1
 """The version of a runner's result that the grading reporter of GitHub Classroom reads."""
+CLASSROOM50_SCHEMA = "classroom50/result/v1"
+"""The name and version of a result of Classroom 50."""
+VARIABLES = {
+    "classroom": ("CLASSROOM",),
+    "assignment": ("ASSIGNMENT",),
+    "owner": ("OWNER", "USERNAME"),
+    "submission": ("SUBMISSION_TAG",),
+    "commit": ("COMMIT_URL",),
+    "release": ("RELEASE_URL",),
+    "review": ("REVIEW_URL", "COMMIT_URL"),
+}
+"""Key of Classroom 50's result → the variables of its runner that have the value, the best first."""
 
 
 def output_of(item: Item) -> str:
@@ -85,3 +101,46 @@ def as_github(grade: Grade) -> dict[str, Any]:
         )  # fmt: skip
     status = "pass" if all(each.is_full for each in grade.items) else "fail"
     return {"version": GITHUB_VERSION, "status": status, "max_score": grade.most, "tests": tests}
+
+
+def submission_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what Classroom 50's runner says of a submission in its environment, by key of the result.
+
+    `UserError`: a variable is missing.
+    """
+    found = {
+        key: next((environment[name] for name in names if environment.get(name)), "")
+        for key, names in VARIABLES.items()
+    }
+    if missing := [VARIABLES[key][0] for key, value in found.items() if not value]:
+        raise UserError(
+            f"not set in the environment: {', '.join(missing)}",
+            code="grade.no_submission",
+            hint="call this command in an autograder.py of Classroom 50, whose runner sets them",
+            where="grade: --format classroom50",
+        )
+    return found | {"assignment_type": environment.get("ASSIGNMENT_TYPE") or "individual"}
+
+
+def as_classroom50(grade: Grade, submission: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of Classroom 50's `result.json`, in whole scores: parts of a point round up."""
+    tests: list[dict[str, Any]] = [
+        {
+            "test-name": f"{each.number} {each.name}",
+            "passed": each.is_full,
+            "score": math.ceil(each.points),
+            "max-score": math.ceil(each.most),
+            "output": output_of(each),
+        }
+        for each in grade.items
+    ]
+    if about := predicted(grade):
+        tests.append({"test-name": "prediction", "passed": True, "score": 0, "max-score": 0, "output": about})
+    return {
+        "schema": CLASSROOM50_SCHEMA,
+        **submission,
+        "datetime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "score": sum(each["score"] for each in tests),
+        "max-score": sum(each["max-score"] for each in tests),
+        "tests": tests,
+    }

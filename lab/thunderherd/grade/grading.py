@@ -57,6 +57,8 @@ QUIETER = "raise cost.budget of the rubric, or use a quiet machine"
 class NoVerdict(UserError):
     """The cost could not be judged, and not by the server's fault: there is no grade."""
 
+    exit_status = 1
+
 
 @dataclass(frozen=True)
 class Item:

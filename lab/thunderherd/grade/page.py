@@ -62,7 +62,7 @@ def print_repeated(grades: Sequence[Grade], without: int, console: Console) -> N
         style="bold",
     )
     if without:
-        prose(console, f"Beside these, the machine was too busy for {count(without, 'grade')}.", style="")
+        prose(console, f"No grade: the machine was too busy, {count(without, 'time')}.", style="")
     totals = [each.points for each in grades]
     prose(console, f"The grades were from {min(totals):g} to {max(totals):g}.", style="")
     ratios = sorted(each.cost.ratio for each in grades if each.cost)
