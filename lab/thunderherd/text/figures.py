@@ -152,6 +152,12 @@ def estimator(summary: Summary) -> str:
     return "Figures: Hodges-Lehmann estimates over the blocks"
 
 
+def head_of_names(contenders: Iterable[ContenderSummary]) -> str:
+    """Returns the head of a column of contenders: "Design" if each is named after its design."""
+    are_designs = all(each.design and each.base.startswith(each.design) for each in contenders)
+    return "Design" if are_designs else "Contender"
+
+
 def main_of(summary: Summary) -> list[ContenderSummary]:
     """Lists the contenders of the main table; a study of sweeps alone has none."""
     return [each for each in summary.contenders if each.sweep is None]

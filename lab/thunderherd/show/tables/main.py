@@ -31,6 +31,7 @@ from thunderherd.text.figures import (
     count,
     decimals,
     extrapolated,
+    head_of_names,
     interval_span,
     interval_value,
     main_of,
@@ -63,7 +64,7 @@ def main_table(summary: Summary) -> Table:
     labels = "In the paper's words" if summary.paper else "Label"
     columns = [
         Column("Row"),
-        Column("Design", "name", note=labels if has_labels else ""),
+        Column(head_of_names(main), "name", note=labels if has_labels else ""),
         Column(heading_of(summary), unit="" if unit == "/s" else unit),
         Column("Process control", unit="s"),
         Column("Paper"),
@@ -192,7 +193,7 @@ def more_table(summary: Summary) -> Table | None:
         rows.append(Row((Cell(each.name), *cells)))
     if not has_figures:
         return None
-    columns = (Column("Design", "name"), *map(Column, heads))
+    columns = (Column(head_of_names(main_of(summary)), "name"), *map(Column, heads))
     return Table("CPU of clients and machine, connections, switches", columns, tuple(rows))
 
 
@@ -226,7 +227,6 @@ def metrics_table(summary: Summary) -> Table:
     has_one_point = sum(len(sweep.points) for sweep in summary.sweeps) == 1
     if main_of(summary) and not has_one_point:
         answers = [each for each in answers if each.sweep is None]
-    bases = list(dict.fromkeys(each.base for each in summary.contenders))
     columns, cells = [Column("Contender", "name")], []
     for place, answer in enumerate(answers):
         head, of_bases = _metric_column(summary, answer, with_bars=not place)
@@ -235,6 +235,9 @@ def metrics_table(summary: Summary) -> Table:
         columns.append(Column(head))
         cells.append(of_bases)
     labels = labels_of(summary)
+    # A contender of a sweep without a column here has its figures in the sweep's own table.
+    of_main = {each.base for each in main_of(summary)}
+    bases = [each for each in labels if not of_main or each in of_main or any(each in has for has in cells)]
     rows = tuple(Row((Cell(labels[base]), *(each.get(base, Cell()) for each in cells))) for base in bases)
     shown = [cell for each in cells for cell in each.values()]
     notes = []

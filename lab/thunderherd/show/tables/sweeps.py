@@ -39,6 +39,7 @@ from thunderherd.text.figures import (
     decimals,
     estimator,
     extrapolated,
+    head_of_names,
     main_of,
     not_offered,
     percent,
@@ -141,7 +142,9 @@ def main_further(summary: Summary) -> Table | None:
         return None
     rows = [(each.name, [cells[place] for _, cells in columns]) for place, each in enumerate(main)]
     title = "Further figures of the source" if len(names) > (instead is not None) else "Substitute metric"
-    return Table.matrix(title, "Design", [head for head, _ in columns], rows, [*reasons.notes, *notes])
+    return Table.matrix(
+        title, head_of_names(main), [head for head, _ in columns], rows, [*reasons.notes, *notes]
+    )
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
