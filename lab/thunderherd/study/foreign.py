@@ -215,12 +215,15 @@ def load_settings(each: Configuration) -> dict[str, Any]:
 def missing_programs(each: Configuration, folder: Path) -> Iterator[tuple[KeyPath, Problem]]:
     """Yield why a command of the server or the load cannot be started on this machine, with its key."""
     name = each.table.name
+    install = each.table.install or each.load.install
     for table, place in ((each.table, each.where("command")), (each.load, each.where("load", "command"))):
-        if problem := _missing_program(table, name, folder):
+        if problem := _missing_program(table, name, folder, table.install or install):
             yield place, problem
 
 
-def _missing_program(table: ContenderTable | LoadTable, name: str, folder: Path) -> Problem | None:
+def _missing_program(
+    table: ContenderTable | LoadTable, name: str, folder: Path, install: str | None
+) -> Problem | None:
     command = table.build or table.command
     if not table.command or not command or not command[0].strip():
         return None
@@ -232,7 +235,7 @@ def _missing_program(table: ContenderTable | LoadTable, name: str, folder: Path)
     for program in needed:
         if shutil.which(_program([program], directory)[0]) is None:
             message = f"no program {show(program)}, which {show(name)} needs"
-            return Problem(message, "study.no_program", table.install or "install it, or give its path")
+            return Problem(message, "study.no_program", install or "install it, or give its path")
     return None
 
 

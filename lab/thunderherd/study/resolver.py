@@ -356,7 +356,7 @@ class Resolver:
             for key, problem in lacks:
                 can_miss = each.table.install or each.load.install
                 if can_miss or (each.sweep and each.sweep.skip_unavailable):
-                    missing[each.name] = str(problem)
+                    missing.setdefault(each.name, str(problem))
                 else:
                     self.problems.add(key, problem)
         return missing

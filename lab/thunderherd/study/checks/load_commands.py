@@ -62,7 +62,8 @@ def check_placeholders(each: Configuration, catalogue: Catalogue, problems: Prob
         for name in sorted(unknown):
             problems.add(
                 each.where(*key),
-                f"{what} has {{{name}}}, which load {each.load.kind} with workload {each.workload} has not",
+                f"{what} has {{{name}}}, but load {each.load.kind} with workload {each.workload} has no such "
+                "setting",
                 code=NO_SETTING,
                 hint=f"leave it out, or give a load.kind or workload with the setting {name}",
             )
