@@ -1,4 +1,4 @@
-"""The study in docs/own-servers.md runs as it stands there, with nginx and a server of one's own."""
+"""The study in docs/own-servers.md runs as it stands there; docs/own-loads.md shows bundled files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thunderherd.run.foreign_servers import prepared
 from thunderherd.study.loading import load_study
 from thunderherd.trial.trial import run_trial
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/own-servers.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 SERVER = f"""#!{sys.executable}
 import http.server, sys
 if sys.argv[1] == "--version":
@@ -32,10 +32,9 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Hello).serve_fo
 """
 
 
-def block(kind: str, including: str) -> str:
-    found: list[str] = re.findall(
-        rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
+def block(kind: str, including: str, page: str = "own-servers.md") -> str:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found: list[str] = re.findall(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return next(each for each in found if including in each)
 
 
@@ -66,5 +65,5 @@ def test_the_small_files_of_the_page_are_those_of_bundled_studies(path: str) -> 
     def code(text: str) -> list[str]:
         return [line for line in text.splitlines() if not line.startswith("#")]
 
-    file = PAGE.parents[1] / "lab/thunderherd/studies" / path
-    assert code(block("sh", file.name)) == code(file.read_text(encoding="utf-8"))
+    file = DOCS.parent / "lab/thunderherd/studies" / path
+    assert code(block("sh", file.name, "own-loads.md")) == code(file.read_text(encoding="utf-8"))
