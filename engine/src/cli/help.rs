@@ -113,8 +113,8 @@ const NONE: &str = "none";
 
 /// What a URL stands for, above the last line of the page of `load`.
 const OF_URLS: &str = "\
-A URL stands for the workload, --connect and --path. Its connections are kept,
-and it loads for 10 s, unless options say otherwise. --rate makes an open load.";
+A URL stands for the workload, --connect and --path. By default, connections
+persist and the load lasts 10 s. --rate makes an open load.";
 
 /// Names of designs, workloads and primitives, above the last line of both pages.
 const NAMES: &str = "`list` prints the names of designs, workloads, loads, primitives and counters.";

@@ -134,7 +134,7 @@ def judge(
 
     The first loads of all groups form block 1, the second ones block 2. Verdicts are those of `compare`.
 
-    The loads may differ in their target alone. Too few blocks for a verdict are exit status 1.
+    Only the target of the loads may differ. The exit status is 1 if there are too few blocks for a verdict.
 
     Example: thunderherd judge old*.json vs new*.json
     """

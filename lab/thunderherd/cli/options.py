@@ -28,7 +28,11 @@ ResultsDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="Directory
 
 Lab = Annotated[
     list[str] | None,
-    typer.Option("--lab", metavar="LAB", help=f"{LAB_VALUE} (default: the study's, else loopback)."),
+    typer.Option(
+        "--lab",
+        metavar="LAB",
+        help=f"{LAB_VALUE} (default: that of the study, if there is one, else loopback).",
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -57,7 +61,7 @@ Resume = Annotated[
 NoConform = Annotated[
     bool,
     typer.Option(
-        "--no-conform", help="Time servers that are not ours without checking their replies (default: check)."
+        "--no-conform", help="Skip the conformance cases of servers that are not ours (default: run them)."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (default: text).")]

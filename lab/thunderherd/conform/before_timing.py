@@ -59,9 +59,10 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
             continue
         for case in found.failed:
             raise UserError(
-                f"it fails case {case.number}, {case.name}: expected {case.expected}; came {case.came}",
+                f"fails conformance case {case.number}, {case.name}: "
+                f"expected {case.expected}; came {case.came}",
                 code="conform.server_fails",
-                hint=f"replay it: {_replay(found, case.number)}; {NO_CONFORM} times the server all the same",
+                hint=f"replay it: {_replay(found, case.number)}; {NO_CONFORM} skips this check",
                 where=name,
             )
         for each in contenders:

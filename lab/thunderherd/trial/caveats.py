@@ -173,8 +173,8 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
         if contender.load.client is None:
             without.append(contender.label if contender.sweep is None else base)
     for known, urls in running.items():
-        whose = "that of the processes that listen there" if known else "unknown"
-        yield f"not started and not pinned by this run, with CPU time {whose}: {', '.join(urls)}"
+        whose = "that of the processes that listen there" if known else "unavailable"
+        yield f"started outside this run, and not pinned; their CPU time is {whose}: {', '.join(urls)}"
     if without:
         yield (
             "only the clients' counts are checked, since these servers report none: "
@@ -224,15 +224,12 @@ def client_notes(study: Study) -> Iterator[str]:
     if with_ours:
         are_all = len(with_ours) > 1 and all(each.load.client is not None for each in study.contenders)
         yield (
-            "latency and requests are those that the load generator itself reports: "
-            f"{'all contenders' if are_all else ', '.join(with_ours)}; "
-            "no bytes are compared, and the server may count one more request for each in flight at the end"
+            "load generators report latency and requests themselves: "
+            f"{'all contenders' if are_all else ', '.join(with_ours)}. Bytes are not compared, and the "
+            "server may count one more request for each in flight at the end"
         )
     if alone:
-        yield (
-            "neither end is ours, so figures are those that the load generator reports, and nothing checks "
-            f"them: {', '.join(alone)}"
-        )
+        yield f"unchecked figures of load generators, since neither end is ours: {', '.join(alone)}"
 
 
 NOT_REPORTED = {
