@@ -8,6 +8,7 @@ use crate::server::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::server::pool::report;
 use crate::server::shares::Shares;
 use crate::sys::{descriptor, process, signal};
+use crate::transfer::inbox;
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -28,6 +29,7 @@ pub static ENTRY: Design = Design {
 fn serve(run: &'static Run) -> Result<()> {
     signal::reap_children(&run.tally.general().workers_lost)?;
     let mut acceptor = run.acceptor();
+    inbox::make_ready();
     while let Some(socket) = acceptor.accept() {
         let child = || {
             descriptor::close_inherited(run.listener());

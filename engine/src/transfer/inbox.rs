@@ -50,6 +50,13 @@ impl DerefMut for Buffer {
     }
 }
 
+/// Makes the buffer of this thread's next connection now. A process calls this before it forks: its children inherit the
+/// buffer, and each copies only the pages that it writes, instead of clearing a new one.
+pub fn make_ready() {
+    let buffer = SPARE.take();
+    SPARE.set(if buffer.is_empty() { Buffer::new(CAPACITY) } else { buffer });
+}
+
 /// Received bytes, and the number of receive calls made for them.
 #[derive(Debug, Default)]
 pub struct Inbox {
