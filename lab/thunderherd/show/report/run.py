@@ -48,6 +48,7 @@ from thunderherd.show.tables.paper_counters import perf_stat_legend, perf_stats
 from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
+    head_of_names,
     main_of,
     printable,
     words_of,
@@ -96,6 +97,7 @@ def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = ""
         "per": sentences_tables.per_connections(summary),
         "caveats": printable("; ".join(summary.study.remarks)),
         "main": tables_main.main_table(summary) if main_of(summary) else None,
+        "main_head": f"{head_of_names(main_of(summary))}s",
         "more": tables_main.more_table(summary),
         "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
         "verdicts": sentences_tables.verdict_counts(summary),
@@ -135,7 +137,7 @@ def _parts(variables: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Lists the sections that the run has, with their anchors."""
     summary: Summary = variables["summary"]
     parts = [
-        ("designs", "Designs", variables["main"]),
+        ("designs", variables["main_head"], variables["main"]),
         *((f"over-{sweep.name}", sweep.title, True) for sweep in variables["sweeps"][:MOST_SWEEPS]),
         ("claims", "Claims", summary.claims),
         ("questions", "Questions", summary.questions),
