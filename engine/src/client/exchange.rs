@@ -14,7 +14,7 @@ use crate::base::window::Window;
 use crate::client::show::Shown;
 use crate::count::tally::ErrorKind;
 use crate::net::closings::ShutDown;
-use crate::protocol::workload::{Answer, Client, Conversation, Input, MeasuredBy, More, Status};
+use crate::protocol::workload::{Answer, Client, Conversation, FAREWELL, Input, MeasuredBy, More, Status};
 use crate::sys::clock::now;
 use crate::sys::descriptor::PollFlags;
 use crate::transfer::channel::Channel;
@@ -91,6 +91,10 @@ pub struct Caller<'run> {
     at_rest: bool,
     /// A request was answered.
     has_answered: bool,
+    /// Time at which the connection was made (CLOCK_MONOTONIC, nanoseconds).
+    made: u64,
+    /// The connection had no request for so long that its server may have closed it as idle, and no data has arrived.
+    was_unused: bool,
     /// This end has shut down its sending side, and still receives.
     shut_down: Option<ShutDown>,
     /// The inbox holds data after the last reply: the beginning of the next, or all of it.
@@ -141,6 +145,8 @@ impl<'run> Caller<'run> {
             moved: false,
             at_rest: false,
             has_answered: false,
+            made: now(),
+            was_unused: false,
             shut_down: None,
             left_over: false,
             first_piece: 0,
@@ -180,6 +186,9 @@ impl<'run> Caller<'run> {
         }
         if let Some(arrival) = arrival {
             self.conversations[self.in_flight].numbered(arrival);
+        }
+        if !self.has_answered && self.in_flight == 0 {
+            self.was_unused = now().saturating_sub(self.made) >= UNUSED;
         }
         let before = self.channel.outbox.bytes();
         let want = self.conversations[self.in_flight].ask(&mut self.channel.outbox);
@@ -247,10 +256,11 @@ impl<'run> Caller<'run> {
         self.go_on().map_err(|failure| self.explained(failure))
     }
 
-    /// Returns whether the server has closed the connection, while no request was in flight.
+    /// Returns whether the server has closed the connection, or said that it closes it, while no request was in flight.
     pub fn is_closed(&self) -> bool {
-        match recv(self.channel.socket().as_raw_fd(), &mut [0; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
-            Ok(bytes) => bytes == 0,
+        let mut unasked = [0; FAREWELL];
+        match recv(self.channel.socket().as_raw_fd(), &mut unasked, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+            Ok(bytes) => bytes == 0 || self.client.is_farewell(&unasked[..bytes]),
             Err(error) => !matches!(error, Errno::EAGAIN | Errno::EINTR),
         }
     }
@@ -258,7 +268,13 @@ impl<'run> Caller<'run> {
     /// Returns whether the requests in flight may be sent again after this failure: the server closed a persistent connection
     /// before a byte of their replies, as it may at any time between two requests.
     pub fn may_repeat(&self, failure: &Failure) -> bool {
-        self.client.repeats() && self.at_rest && is_of_closing(failure)
+        let was_idle = self.at_rest || self.was_unused;
+        was_idle && self.all_repeat() && is_of_closing(failure)
+    }
+
+    /// Returns whether each request in flight may be sent again.
+    pub fn all_repeat(&self) -> bool {
+        self.conversations.iter().take(self.in_flight).all(|each| each.repeats())
     }
 
     /// If a server closes after its reply, the next request on a persistent connection fails.
@@ -300,6 +316,7 @@ impl<'run> Caller<'run> {
             };
             self.moved = true;
             self.at_rest &= ended;
+            self.was_unused &= ended;
             match self.take(not_stored, ended)? {
                 Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Answer::Receive(want) => {
@@ -378,7 +395,7 @@ impl<'run> Caller<'run> {
             self.want = Want::AtMost(CAPACITY);
         }
         self.at_rest = !self.left_over;
-        self.has_answered = true;
+        (self.has_answered, self.was_unused) = (true, false);
         if self.status().is_none_or(|status| !status.is_error) {
             self.channel.slot().requests.fetch_add(1, Relaxed);
         }
@@ -461,6 +478,9 @@ const PARTS_IN_A_TURN: usize = 8;
 
 /// Maximum receives in one turn, for the same reason: a server may send faster than data is taken.
 const RECEIVES_IN_A_TURN: usize = 16;
+
+/// Time without a first request, in nanoseconds, after which a server may have closed a connection as idle.
+const UNUSED: u64 = 100_000_000;
 
 const SENDING: &str = "sending a request";
 const RECEIVING: &str = "receiving a reply";

@@ -382,8 +382,9 @@ pub trait Client: Send + Sync {
         false
     }
 
-    /// Returns whether every request may be sent again if its connection was closed before a byte of its reply.
-    fn repeats(&self) -> bool {
+    /// Returns whether a server that sends this to an idle client closes the connection. `bytes`: the first
+    /// [`FAREWELL`] of them, or fewer.
+    fn is_farewell(&self, _bytes: &[u8]) -> bool {
         false
     }
 
@@ -495,6 +496,12 @@ pub trait Conversation: Send {
         String::new()
     }
 
+    /// Returns whether the request that was put last may be sent again if its connection was closed before a byte of its
+    /// reply.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     /// Puts the next request, or its beginning, into the outbox; returns what the first receive of the reply wants.
     fn ask(&mut self, outbox: &mut Outbox) -> Want;
 
@@ -521,6 +528,9 @@ pub trait Conversation: Send {
         None
     }
 }
+
+/// Bytes that a client looks at to see whether its server closes an idle connection: `HTTP/1.1 408`.
+pub const FAREWELL: usize = 12;
 
 /// Progress of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -410,9 +410,10 @@ impl<B: BackEnd> Turns<B> {
     /// Handles a connection that takes no more requests after its last reply.
     fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
         let member = &mut self.members[index];
+        let all_repeat = caller.all_repeat();
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         member.has_none_since(self.at);
-        if member.sent > 0 && self.run.client.repeats() && self.repeat(index) {
+        if member.sent > 0 && all_repeat && self.repeat(index) {
             // They are sent again.
         } else if self.members[index].sent > 0 {
             let message = "the server closed after a reply, but later requests were in flight".to_owned();

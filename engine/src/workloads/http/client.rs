@@ -172,9 +172,9 @@ impl Client for HttpClient {
         true
     }
 
-    /// If they are idempotent (RFC 9112, section 9.3.1).
-    fn repeats(&self) -> bool {
-        self.kinds.iter().all(KindOfRequest::is_idempotent)
+    /// 408 (Request Timeout), which some servers send before they close (RFC 9110, section 15.5.9).
+    fn is_farewell(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(b"HTTP/1.") && bytes.ends_with(b" 408")
     }
 
     fn statuses(&self) -> StatusCounts {
@@ -218,6 +218,11 @@ impl Conversation for HttpClient {
         if let Some(mix) = &self.mix {
             mix.counted[self.current.kind].fetch_add(1, Relaxed);
         }
+    }
+
+    /// If it is idempotent (RFC 9112, section 9.3.1).
+    fn repeats(&self) -> bool {
+        self.kinds[self.current.kind].is_idempotent()
     }
 
     fn ask(&mut self, outbox: &mut Outbox) -> Want {

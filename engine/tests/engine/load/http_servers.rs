@@ -293,6 +293,12 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
         let (ran, line) = load("http", once(After::Closes), &format!("{options} --think 20ms"));
         assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 20), "{which}: {line}");
         assert!(count(&line, "tally.closed_idle") >= 18 && count(&line, "tally.sent_again") == 0, "{which}: {line}");
+        // A client that may send one of its requests twice does so for no other.
+        let mix = "--connections kept --clients 2 --loops 40 --mix GET:/page@1,POST:/page@1 --check count";
+        let (ran, line) = load("http", once(After::ClosesAtARequest), &format!("--load {which} {mix}"));
+        let [again, truncated] = ["tally.sent_again", "tally.errors.truncated"].map(|name| count(&line, name));
+        assert_eq!(ran.status, Some(1), "{which}: {line}");
+        assert!(again > 0 && truncated > 0, "{which}: {line}");
         // A byte of the reply has come: the server may have done what was requested.
         let (ran, line) = load("http", once(After::Breaks), &options);
         assert_eq!((ran.status, count(&line, "tally.sent_again")), (Some(1), 0), "{which}: {line}");
