@@ -270,9 +270,6 @@ impl Connection {
 
     fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
         loop {
-            if let Some(watch) = &self.watch {
-                watch.touch();
-            }
             if self.state == State::Faulty {
                 return Ok(Progress::Closed);
             }
@@ -280,6 +277,7 @@ impl Connection {
                 if !self.left.sends {
                     return Ok(Progress::Yields(PollFlags::POLLOUT));
                 }
+                self.watch.iter().for_each(Watch::serves);
                 match self.channel.send().map_err(|error| ErrorKind::of(&error))? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
                     Sent::Done if self.begun && self.next_part()? => {
@@ -317,6 +315,7 @@ impl Connection {
                 self.channel.inbox.taken(unread);
                 let Some(left) = left.checked_sub(unread as u64) else { return Ok(Progress::Closed) };
                 self.state = State::Lingering(left);
+                self.watch.iter().for_each(Watch::waits);
                 if self.left.receives == 0 {
                     return Ok(Progress::Yields(PollFlags::POLLIN));
                 }
@@ -324,10 +323,14 @@ impl Connection {
                 match self.channel.receive(Want::ANYTHING) {
                     Ok(Received::Blocked) => return Ok(Progress::Blocked(PollFlags::POLLIN)),
                     Ok(Received::End) | Err(_) => return Ok(Progress::Closed),
-                    Ok(_) => continue,
+                    Ok(_) => {
+                        self.watch.iter().for_each(Watch::serves);
+                        continue;
+                    }
                 }
             }
             if self.channel.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
+                self.watch.iter().for_each(Watch::waits);
                 if self.left.receives == 0 {
                     return Ok(Progress::Yields(PollFlags::POLLIN));
                 }
@@ -338,6 +341,7 @@ impl Connection {
                     Received::Discarded(bytes) | Received::Mapped(bytes) => self.not_stored = bytes,
                     Received::End => self.state = State::Ended,
                 }
+                self.watch.iter().for_each(Watch::serves);
             }
             if self.left.answers == 0 {
                 // The rest has been received already, so the socket may never be readable again, but replies can be

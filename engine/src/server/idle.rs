@@ -1,4 +1,5 @@
-//! Connections whose clients are idle for too long, and are closed: one thread of a process looks at all of them.
+//! Connections whose clients are idle for too long, and are closed: one thread of a process looks at all of them. A
+//! connection is not idle while a request is computed or a reply is sent, however slowly its client reads.
 //!
 //! It shuts a socket down (shutdown(2)), which ends every wait for it: the blocking call of a worker, epoll_wait(2) and a
 //! ring. So no design needs a timer. Without a limit there is no thread.
@@ -31,9 +32,12 @@ struct State {
     socket: RawFd,
     /// Nanoseconds for which the connection may be idle.
     limit: u64,
-    /// Time of its last activity (CLOCK_MONOTONIC, nanoseconds).
-    active: AtomicU64,
+    /// Time since which the server waits for its client (CLOCK_MONOTONIC, nanoseconds), or [`SERVED`].
+    since: AtomicU64,
 }
+
+/// The connection is being served.
+const SERVED: u64 = u64::MAX;
 
 /// A watched connection. To be dropped before its socket is closed, since another connection may get its descriptor.
 pub struct Watch(Arc<State>);
@@ -42,7 +46,7 @@ impl Watch {
     /// Watches the socket of a connection that may be idle for this long. Without a thread nothing is closed.
     pub fn new(socket: RawFd, limit: Duration) -> Self {
         let limit = limit.as_nanos() as u64;
-        let state = Arc::new(State { socket, limit, active: AtomicU64::new(now()) });
+        let state = Arc::new(State { socket, limit, since: AtomicU64::new(now()) });
         let mut watched = watched();
         if watched.process != Some(getpid()) {
             // The connections of the parent are its own.
@@ -54,9 +58,16 @@ impl Watch {
         Watch(state)
     }
 
-    /// Notes that the connection is active.
-    pub fn touch(&self) {
-        self.0.active.store(now(), Relaxed);
+    /// Notes that data has arrived, or is to be sent.
+    pub fn serves(&self) {
+        self.0.since.store(SERVED, Relaxed);
+    }
+
+    /// Notes that the server waits for its client, at the latest since now.
+    pub fn waits(&self) {
+        if self.0.since.load(Relaxed) == SERVED {
+            self.0.since.store(now(), Relaxed);
+        }
     }
 }
 
@@ -77,8 +88,9 @@ fn look() {
     loop {
         let mut nap = LONGEST_NAP;
         let at = now();
-        for State { socket, limit, active } in watched().connections.iter().map(AsRef::as_ref) {
-            let idle = at.saturating_sub(active.load(Relaxed));
+        for State { socket, limit, since } in watched().connections.iter().map(AsRef::as_ref) {
+            // Being served is later than any time.
+            let idle = at.saturating_sub(since.load(Relaxed));
             if idle >= *limit {
                 // An error means that the peer has reset the connection.
                 let _ = shutdown(*socket, Shutdown::Both);

@@ -8,8 +8,17 @@ use crate::support::PATIENCE;
 use crate::support::server::Server;
 
 /// Designs that differ in how they wait for their sockets.
-const DESIGNS: [&str; 8] =
-    ["iterative", "fork_per_client", "thread_per_client", "prefork", "select", "epoll", "epoll_edge", "tokio"];
+const DESIGNS: [&str; 9] = [
+    "iterative",
+    "fork_per_client",
+    "thread_per_client",
+    "prefork",
+    "select",
+    "epoll",
+    "epoll_edge",
+    "tokio",
+    "polling",
+];
 
 fn connected(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
@@ -62,5 +71,28 @@ fn an_idle_client_leaves_after_the_keepalive_timeout() {
         ending.is_good();
         let tally = &ending.summary()["tally"];
         assert_eq!((&tally["requests"], &tally["errors"]), (&4.into(), &serde_json::json!({})), "{design}: {tally}");
+    }
+}
+
+/// The limit is for idle clients: one that takes its reply slowly gets all of it.
+#[test]
+fn a_slow_reader_outlives_the_keepalive_timeout() {
+    const LENGTH: usize = 20_000_000;
+    for design in DESIGNS {
+        let options = ["--bytes", "4", "--largest-resource", "20MB", "--keepalive-timeout", "200ms"];
+        let server = Server::start(design, "http", &options);
+        let mut stream = connected(&server);
+        stream.write_all(format!("GET /bytes/{LENGTH} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+        let (mut came, mut part) = (0, vec![0; 1 << 20]);
+        came += stream.read(&mut part).unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        while came < LENGTH {
+            match stream.read(&mut part).unwrap_or_else(|error| panic!("{design}: {error}")) {
+                0 => panic!("{design}: the end after {came} bytes"),
+                bytes => came += bytes,
+            }
+        }
+        drop(stream);
+        server.stop().is_good();
     }
 }
