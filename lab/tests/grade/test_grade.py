@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 import shlex
@@ -209,6 +210,16 @@ def test_a_grade_without_a_verdict_has_a_status_of_its_own(
     monkeypatch.setattr("thunderherd.grade.grading.grade", too_busy)
     assert main.run_command(["grade", "epoll", "--reference", "prefork"]) == 1
     assert codes_printed(capsys.readouterr().err) == ["grade.too_busy"]
+
+
+def test_the_end_of_input_at_the_question_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = io.StringIO("")
+    monkeypatch.setattr(ended, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin", ended)
+    assert main.run_command(["grade", "epoll", "--reference", "prefork", "--predict", "ask"]) == 130
+    assert codes_printed(capsys.readouterr().err) == []
 
 
 def test_the_shown_rubric_is_a_rubric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

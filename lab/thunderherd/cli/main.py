@@ -107,7 +107,7 @@ def run_command(arguments: list[str]) -> int:
         return _complain(mistake.problems, mistake.exit_status, as_json=as_json)
     except typer.TyperException as mistake:
         return _complain([_usage_problem(mistake, arguments)], MISTAKE, as_json=as_json)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # Abort: Ctrl-C or the end of input at a prompt
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has ended (`thunderherd list | head`). Python flushes stdout at exit, so redirect it.

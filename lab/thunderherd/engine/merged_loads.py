@@ -67,7 +67,9 @@ class MergedLoads(_Part):
     workload: str
     load: str
     requests: int = Field(description="correct replies; those in the windows, if all loads have one")
-    per_second: float = Field(description="the sum of the rates")
+    per_second: float | None = Field(
+        description="the sum of the rates; null: the clients of a load gave up before the end of its window"
+    )
     received: MergedTransfer = Field(description="in the windows, if all loads have one")
     sent: MergedTransfer = Field(description="in the windows, if all loads have one")
     errors: dict[str, int]
@@ -86,6 +88,9 @@ class MergedLoads(_Part):
         description="settings that differ between loads, and their values"
     )
 
+
+CUT = "cut_window"
+"""The check that the window has its planned length. Any load fails it if all of its clients gave up."""
 
 WRITTEN_BY = "give a file that `thunderherd load ... --json > FILE` wrote"
 
@@ -182,14 +187,17 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     errors = Counter[str]()
     for each in results:
         errors.update(each.tally.errors)
+    rates = (
+        [each.requests_per_second for each in windows]
+        if timed
+        else [1e9 * each.tally.requests / each.elapsed_ns for each in results]
+    )
     return MergedLoads(
         loads=len(results),
         workload=results[0].workload,
         load=results[0].load,
         requests=sum(each.requests for each in (windows if timed else tallies)),
-        per_second=sum(each.requests_per_second for each in windows) if timed else sum(
-            1e9 * each.tally.requests / each.elapsed_ns for each in results
-        ),
+        per_second=None if any(map(_is_cut, results)) else sum(rates),
         received=_transfer(results, "received", "receive", timed),
         sent=_transfer(results, "sent", "send", timed),
         errors=dict(sorted(errors.items())),
@@ -203,6 +211,12 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         reasons=[*apart, *_reasons(results)],
         differing=_differing(results),
     )  # fmt: skip
+
+
+def _is_cut(result: LoadResult) -> bool:
+    """Return whether the clients of a load gave up before the end of its window."""
+    checks = result.validity.checks if result.validity else ()
+    return any(each.name == CUT and each.holds is False for each in checks)
 
 
 def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -> MergedTransfer:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.engine.lines import Check, LoadResult
+from thunderherd.engine.merged_loads import CUT
 from thunderherd.records.summary import TrialRecord
 from thunderherd.text.figures import seconds_in_words
 from thunderherd.trial.observation import Observation, counted_seconds
@@ -16,9 +17,6 @@ COUNTED_ELSEWHERE = "errors"
 BUSY = "generator_cpu"
 """A check that a closed loop can fail as well: its rates then show the clients."""
 
-CUT = "cut_window"
-"""A check that any load fails if all of its clients gave up."""
-
 OUTPACED = {"achieved_rate", "never_sent"}
 """Checks that fail if a server does not keep up with the rate ..."""
 
@@ -26,7 +24,7 @@ FOLLOWS = {"little"}
 """... and checks that fail as a consequence, because the load is not steady. All others are faults of the
 load."""
 
-CAUSES = ("cut_window", "empty_window", "no_reply", BUSY, "send_lag", *sorted(OUTPACED))
+CAUSES = (CUT, "empty_window", "no_reply", BUSY, "send_lag", *sorted(OUTPACED))
 """Checks whose failures explain those that come later here, and all others."""
 
 OVERLOADED = "the server did not keep up with the rate: latency grows for as long as the trial lasts"

@@ -399,9 +399,9 @@ fn other_protocol(bytes: &[u8]) -> Option<String> {
     Some(format!("the reply is not HTTP: it begins with \"{begin}\"{who}; another protocol is spoken at this port"))
 }
 
-/// Returns whether a reply with status 400 says that its port is one of TLS, as nginx and Go do.
+/// Returns whether a reply with status 400 says that its port is one of TLS, as nginx, Go and Apache do.
 fn says_tls(reply: &[u8]) -> bool {
-    [&b"HTTPS port"[..], b"HTTPS server"].iter().any(|words| reply.windows(words.len()).any(|part| part == *words))
+    [&b"HTTPS port"[..], b"HTTPS server", b"SSL-enabled server port"].iter().any(|words| reply.windows(words.len()).any(|part| part == *words))
 }
 
 #[cfg(test)]

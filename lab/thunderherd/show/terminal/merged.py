@@ -34,7 +34,8 @@ def _answer(found: MergedLoads) -> Sentence:
     p99 = found.latency.p99_ns if found.latency is not None else None
     failed = sum(found.errors.values())
     parts = [
-        f"{count(found.requests, 'reply', 'replies')}, {found.per_second:,.0f} per second",
+        count(found.requests, "reply", "replies"),
+        "" if found.per_second is None else f"{found.per_second:,.0f} per second",
         f"p99 latency {seconds_in_words(p99 / 1e9)}" if p99 is not None else "",
         count(failed, "error") if failed else "no errors",
     ]
@@ -68,7 +69,8 @@ def _lines(rows: Sequence[tuple[str, Sequence[str], str]]) -> list[str]:
 def _counts(found: MergedLoads) -> list[str]:
     schedule = found.scheduled
     offered = f"of {schedule.offered_per_second:,.0f}/s requested" if schedule else ""
-    rows = [_row("Requests", [f"{found.requests:,}", f"{found.per_second:,.0f}/s"], offered)]
+    rate = ABSENT if found.per_second is None else f"{found.per_second:,.0f}/s"
+    rows = [_row("Requests", [f"{found.requests:,}", rate], offered)]
     if schedule is not None:
         rows.append(_row("Due", [f"{schedule.due:,}"], _outcomes(schedule)))
     for label, way, words in (("Transfer", found.received, "received"), ("", found.sent, "sent")):

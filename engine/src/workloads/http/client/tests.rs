@@ -364,7 +364,8 @@ fn a_port_of_another_protocol_is_recognised() {
     let of_nginx =
         "HTTP/1.1 400 Bad Request\r\nContent-Length: 60\r\n\r\nThe plain HTTP request was sent to HTTPS port";
     let of_go = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-    for reply in [&tls[..], of_nginx.as_bytes(), of_go.as_bytes()] {
+    let of_apache = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nYou're speaking plain HTTP to an SSL-enabled server port.";
+    for reply in [&tls[..], of_nginx.as_bytes(), of_go.as_bytes(), of_apache.as_bytes()] {
         let (is_another, error) = met(reply);
         assert!(is_another && error.contains("TLS"), "{error}");
     }
