@@ -17,6 +17,9 @@ const QUOTED: usize = 40;
 /// Maximum bytes of a receive call.
 const MOST: usize = 64 << 10;
 
+/// Maximum bytes that a connection keeps: no case expects as many, and a server may send without end.
+const LARGEST: usize = 16 << 20;
+
 /// A connection to the server.
 pub struct Connection {
     stream: TcpStream,
@@ -27,9 +30,11 @@ pub struct Connection {
     ended: Option<End>,
 }
 
-/// How a server ended a connection.
+/// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
+    /// The server sent more than [`LARGEST`] bytes, and the rest is not received.
+    TooMuch,
     /// With FIN.
     Closed,
     /// With RST.
@@ -89,7 +94,7 @@ impl Connection {
     /// As [`Connection::reply`]; `None` if for `patience` nothing of it arrives.
     pub fn reply_within(&mut self, exchange: &Exchange, patience: Duration) -> Result<Option<Vec<u8>>, Fault> {
         loop {
-            match exchange.reply.judge(&self.unread, self.ended.is_some()) {
+            match exchange.reply.judge(&self.unread, self.has_ended()) {
                 Progress::Complete(length) => return Ok(Some(self.unread.drain(..length).collect())),
                 Progress::Wrong(came) => return Err(Fault::new(exchange.reply.in_words(), came)),
                 Progress::More => {
@@ -108,7 +113,7 @@ impl Connection {
     pub fn http(&mut self, head_only: bool) -> Result<HttpReply, Fault> {
         const EXPECTED: &str = "a reply of HTTP";
         loop {
-            match http_reply::read(&self.unread, head_only, self.ended.is_some()) {
+            match http_reply::read(&self.unread, head_only, self.has_ended()) {
                 Ok(Some(reply)) => {
                     self.unread.drain(..reply.length);
                     return Ok(reply);
@@ -163,6 +168,10 @@ impl Connection {
 
     /// Waits until some bytes have come, at most `most` of them, or the end. False if nothing happens for `patience`.
     pub fn take(&mut self, most: usize, patience: Duration) -> bool {
+        if self.unread.len() >= LARGEST {
+            self.ended = Some(End::TooMuch);
+            return true;
+        }
         let mut buffer = vec![0; most];
         let deadline = Instant::now() + patience;
         loop {
@@ -206,8 +215,17 @@ impl Connection {
         format!("{after} for {}", seconds(self.patience))
     }
 
+    /// Whether the server has ended the connection.
+    fn has_ended(&self) -> bool {
+        self.ended.is_some_and(|end| end != End::TooMuch)
+    }
+
     fn early(&self, end: End) -> String {
-        let how = if end == End::Closed { "the end" } else { "a reset" };
+        let how = match end {
+            End::TooMuch => return format!("more than {}", bytes(LARGEST)),
+            End::Closed => "the end",
+            End::Reset => "a reset",
+        };
         if self.unread.is_empty() { format!("{how} instead") } else { format!("{how} after {}", self.so_far()) }
     }
 

@@ -125,8 +125,9 @@ fn unchunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
             }
             return Ok(None);
         }
-        let end = at + size as usize;
-        if bytes.len() < end + 2 {
+        let too_large = || format!("a chunk of {size} bytes");
+        let end = usize::try_from(size).ok().and_then(|size| at.checked_add(size)).ok_or_else(too_large)?;
+        if bytes.len().saturating_sub(2) < end {
             return Ok(None);
         }
         body.extend_from_slice(&bytes[at..end]);
@@ -140,6 +141,15 @@ fn unchunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_longer_than_memory_is_a_fault() {
+        for size in ["ffffffffffffffff", "fffffffffffffffe", "7fffffffffffffff"] {
+            let reply = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nx");
+            let found = read(reply.as_bytes(), false, false);
+            assert!(found.as_ref().is_ok_and(Option::is_none) || found.is_err(), "{size}: {found:?}");
+        }
+    }
 
     #[test]
     fn a_reply_is_read_wherever_it_is_cut() {

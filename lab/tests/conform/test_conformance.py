@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shlex
 import shutil
 import sys
@@ -224,3 +225,34 @@ def test_programs_get_every_verdict(some_verdicts: Conformance) -> None:
     cases = [(case.get("name"), [part.tag for part in case]) for case in suite]
     assert cases[1] == ("6 half-closed connection", ["failure"])
     assert [parts for _, parts in cases] == [[], ["failure"], [], ["skipped"], ["system-out"]]
+
+
+FLOODS = """
+import os, socket, threading
+listener = socket.create_server((os.environ["HOST"], int(os.environ["PORT"])))
+def serve(client):
+    try:
+        client.recv(4096)
+        while True:
+            client.sendall({piece})
+    except OSError:
+        pass
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("workload", "piece"),
+    [
+        ("bytes", 'b"x" * 65536'),
+        ("http", 'b"HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\nffffffffffffffff\\r\\n"'),
+    ],
+)
+def test_a_reply_without_end_is_a_fault_and_takes_no_memory(workload: str, piece: str) -> None:
+    """The conformance cases receive at most 16 MiB on a connection."""
+    command = shlex.join([sys.executable, "-c", FLOODS.replace("{piece}", piece)])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    found = conformance(typed_server(command, workload, catalogue()), numbers=[1, 9], patience=1.0)
+    assert 1 in {each.number for each in found.failed}
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before < 200_000  # KiB

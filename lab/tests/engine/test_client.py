@@ -127,7 +127,7 @@ def test_leaving_the_block_ends_the_server(fake_engine: Fake) -> None:
 def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine("stuck")
     monkeypatch.setattr(client, "STOP_SECONDS", 0.3)
-    monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
     with pytest.raises(EngineError, match="server prefork"), server() as running:
         pid = running.ready.supervisor_pid
         running.stop()

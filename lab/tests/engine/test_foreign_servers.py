@@ -129,6 +129,17 @@ def test_a_server_that_ignores_sigterm_is_killed_and_said_to(mark: str) -> None:
     assert life is not None and life.died is not None and "SIGTERM" in life.died
 
 
+def test_a_slow_end_within_its_time_leaves_nothing(mark: str) -> None:
+    """Also if nobody waits for its summary, as after conformance cases or Ctrl-C."""
+    code = LISTENS + (
+        "child = os.fork()\nif child == 0:\n    time.sleep(60); os._exit(0)\n"
+        "def end(*_):\n    time.sleep(4); os.kill(child, 9); os.wait(); os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)\nwhile True: signal.pause()\n"
+    )
+    with python(mark + code) as server:
+        assert server.ready.port
+
+
 def test_a_failing_end_is_said(mark: str) -> None:
     code = LISTENS + "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nsignal.pause()\n"
     with python(mark + code) as server:

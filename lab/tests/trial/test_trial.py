@@ -162,7 +162,7 @@ def test_a_load_that_hangs_ends_in_time(
     fake_engine("load_hangs")
     monkeypatch.setattr(trial, "LOAD_SECONDS", 0.3)
     monkeypatch.setattr(trial, "SECONDS_A_REQUEST", 0.0)
-    monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
     found = run(small_study)
     (reason,) = found.invalid_reasons
     assert reason.startswith("load bytes ")

@@ -31,7 +31,10 @@ REFUSAL = re.compile(
 )
 """The engine's error message on stderr: message, code and hint."""
 SIGTERM_SECONDS = 3.0
-"""The time between SIGTERM and SIGKILL."""
+"""The time in which a process that reports a failure ends."""
+KILL_SECONDS = 12.0
+"""The time between SIGTERM and SIGKILL. A supervisor waits 5 s for the end of its server, and 5 s more for
+that of what it kills. If it were killed before, its server would outlive it."""
 
 Line = TypeVar("Line", bound=BaseModel)
 
@@ -143,7 +146,7 @@ class EngineProcess:
             if not at_once and self._popen.poll() is None:
                 self._popen.send_signal(signal.SIGTERM)
                 try:
-                    self._popen.wait(SIGTERM_SECONDS)
+                    self._popen.wait(KILL_SECONDS)
                 except subprocess.TimeoutExpired:
                     self._popen.kill()
         finally:
