@@ -401,7 +401,9 @@ fn other_protocol(bytes: &[u8]) -> Option<String> {
 
 /// Returns whether a reply with status 400 says that its port is one of TLS, as nginx, Go and Apache do.
 fn says_tls(reply: &[u8]) -> bool {
-    [&b"HTTPS port"[..], b"HTTPS server", b"SSL-enabled server port"].iter().any(|words| reply.windows(words.len()).any(|part| part == *words))
+    [&b"HTTPS port"[..], b"HTTPS server", b"SSL-enabled server port"]
+        .iter()
+        .any(|words| reply.windows(words.len()).any(|part| part == *words))
 }
 
 #[cfg(test)]
