@@ -10,6 +10,7 @@ import pytest
 from made.refusals import places, refused
 
 from thunderherd.engine import client
+from thunderherd.study.foreign import MOST_FILES, _build_folder
 from thunderherd.study.loading import Study, load_study
 
 OWN = f"""
@@ -119,3 +120,21 @@ def test_a_url_is_not_in_every_lab(kind: str, code: str, tmp_path: Path, use_eng
 def test_an_url_with_a_path_needs_a_workload_with_paths(tmp_path: Path, use_engine: Path) -> None:
     text = OWN.replace('"http"', '"echo"').replace("http://", "echo://")
     assert places(refused(loaded, tmp_path, text), "study.path_not_allowed")
+
+
+def test_a_change_of_any_source_is_built_and_results_of_runs_are_no_source(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for number in range(MOST_FILES + 5):
+        (tmp_path / "data" / f"{number}").touch()
+    source = tmp_path / "server.c"
+    source.write_text("one")
+    before = _build_folder(["make"], tmp_path)
+    assert _build_folder(["make"], tmp_path) == before
+    source.write_text("two")
+    changed = _build_folder(["make"], tmp_path)
+    assert changed != before
+    run = tmp_path / "results" / "run-1"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / "trials.jsonl").write_text("")
+    assert _build_folder(["make"], tmp_path) == changed

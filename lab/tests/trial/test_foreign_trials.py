@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made.interrupted import left_of
 from made.refusals import refused
 
 from thunderherd.cli.run import _refuse_commands
@@ -19,6 +20,8 @@ from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
+from thunderherd.run import foreign_servers
+from thunderherd.run.foreign_servers import prepared
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
@@ -159,14 +162,16 @@ def test_figures_of_unknown_processes_are_missing_with_the_reason(running: int, 
 
 def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> None:
     (tmp_path / "port.txt").write_text("{host} {port} {dir} {other}")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9 {port}")
     code = (
         "import os, sys; host, port, own, other = open(sys.argv[1]).read().split();"
         "assert own == os.path.dirname(sys.argv[1]) and other == '{other}';"
+        "assert open(sys.argv[3], 'rb').read() == bytes([99, 97, 102, 233, 32]) + port.encode();"
         "open(sys.argv[2], 'a').write(own + chr(10));"
         "os.environ |= {'HOST': host, 'PORT': port};"
         "sys.argv[1] = sys.argv[2] + 'counts'; exec(open('server.py').read())"
     )
-    command = f"command = [{sys.executable!r}, '-c', '''{code}''', '{{dir}}/port.txt', '{tmp_path}/seen']"
+    command = f"command = [{sys.executable!r}, '-c', '''{code}''', '{{dir}}/port.txt', '{tmp_path}/seen', '{{dir}}/latin.txt']"
     made = study(tmp_path, "closed", COUNTED, command)
     trials = [run_trial(made, made.contender("own"), block=1, position=1, seed=1) for _ in range(2)]
     assert [each.invalid_reasons for each in trials] == [[], []]
@@ -202,6 +207,25 @@ def test_a_version_and_the_program_are_recorded(tmp_path: Path) -> None:
     run_study(study(tmp_path, "closed", COUNTED, command), tmp_path / "run", seed=1)
     found = load(tmp_path / "run").run.machine["servers"]["own"]
     assert found["version"] == f"Python {sys.version.split()[0]}" and len(found["sha256"]) == 64
+
+
+def test_a_command_that_asks_for_a_version_leaves_nothing(tmp_path: Path) -> None:
+    mark = f"60.{os.getpid()}"
+    code = f"import subprocess; subprocess.Popen(['sleep', '{mark}']); print('1.0', flush=True)"
+    version = f"version = [{sys.executable!r}, '-c', \"{code}\"]"
+    command = f"command = ['{sys.executable}', 'server.py', 'counts']\n{version}"
+    assert prepared(study(tmp_path, "closed", COUNTED, command))["own"]["version"] == "1.0"
+    deadline = time.monotonic() + 5
+    while left_of(mark) and time.monotonic() < deadline:  # a killed process takes a moment
+        time.sleep(0.01)
+    assert not left_of(mark)
+
+
+def test_a_version_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_servers, "VERSION_SECONDS", 0.5)
+    command = f"command = ['{sys.executable}', 'server.py', 'counts']\nversion = ['yes']"
+    (problem,) = refused(prepared, study(tmp_path, "closed", COUNTED, command))
+    assert problem.code == "run.version_failed"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")

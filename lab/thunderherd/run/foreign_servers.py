@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import select
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,10 +70,10 @@ def _build(name: str, server: Foreign) -> None:
         if (server.built / DONE).exists():
             return
         server.built.mkdir(parents=True, exist_ok=True)
-    done = _run(name, "build", server.build, server, BUILD_SECONDS)
-    if done.returncode != 0:
+    status, output = _run(name, "build", server.build, server, BUILD_SECONDS)
+    if status != 0:
         raise UserError(
-            f"{name}: its build failed: {ending_in_words(done.returncode)}: {_end(done.stdout)}",
+            f"{name}: its build failed: {ending_in_words(status)}: {_end(output)}",
             code="run.build_failed",
             hint=f"type {' '.join(server.build)} in {server.directory}",
         )
@@ -80,30 +84,49 @@ def _build(name: str, server: Foreign) -> None:
 def _version(name: str, server: Foreign) -> str | None:
     if not server.version:
         return None
-    return _end(_run(name, "version", server.version, server, VERSION_SECONDS).stdout)
+    return _end(_run(name, "version", server.version, server, VERSION_SECONDS)[1])
 
 
-def _run(
-    name: str, what: str, command: Sequence[str], server: Foreign, seconds: float
-) -> subprocess.CompletedProcess[str]:
+def _run(name: str, what: str, command: Sequence[str], server: Foreign, seconds: float) -> tuple[int, str]:
+    """Run a command, and kill what it leaves running; return its exit status and the end of its output."""
     try:
-        return subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=server.directory,
             env={**os.environ, **server.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
+            start_new_session=True,
         )
     except OSError as error:
-        why = f"cannot be started: {error.strerror}"
+        raise _failed(name, what, f"cannot be started: {error.strerror}", command) from None
+    deadline, end = time.monotonic() + seconds, b""
+    try:
+        assert process.stdout is not None
+        pipe = process.stdout.fileno()
+        while time.monotonic() < deadline:
+            if select.select([pipe], [], [], 0.05)[0]:
+                part = os.read(pipe, 1 << 16)
+                end = (end + part)[-4 * LONGEST :]
+                if not part:
+                    break
+            elif process.poll() is not None:  # a process that it left running has its output
+                break
+        process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        why = f"did not end within {seconds:g} s"
-    raise UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=" ".join(command))
+        raise _failed(name, what, f"did not end within {seconds:g} s", command) from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    return process.returncode, end.decode(errors="replace")
+
+
+def _failed(name: str, what: str, why: str, command: Sequence[str]) -> UserError:
+    return UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=" ".join(command))
 
 
 def _hash(name: str, program: str) -> str:

@@ -28,12 +28,15 @@ OF_CLIENTS = tuple(key for key in OF_COMMANDS if key != "ready_line")
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
 
-CACHED = "__pycache__"
-"""The folder that Python may write beside a server's sources."""
+CACHED = {"__pycache__", ".git"}
+"""Folders that programs write beside a server's sources."""
+RUN_FILE = "run.json"
+"""The file that a folder of results has."""
 WORKLOAD, BUILD = "{workload}", "{build}"
 """Placeholders in a command that are the same for all trials."""
 MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
-"""The most files of a server's sources, and the most bytes of one, that decide whether it is built anew."""
+"""The most files of a server's sources, and the most bytes of one, whose content decides on a new build.
+Of others it is their size and the time of their last change."""
 
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
 PORT = "{port}"
@@ -252,12 +255,21 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 def _build_folder(build: Sequence[str], directory: Path) -> Path:
     """Return the folder for what a command builds from the files of a directory, in the user's cache."""
     digest = hashlib.sha256(repr(list(build)).encode())
-    paths = [path for path in sorted(directory.rglob("*")) if path.is_file() and CACHED not in path.parts]
-    for path in paths[:MOST_FILES]:
-        digest.update(f"{path.relative_to(directory)}\n{path.stat().st_size}\n".encode())
-        if path.stat().st_size <= LARGEST_SOURCE:
+    for number, path in enumerate(_sources(directory)):
+        known = path.stat()
+        digest.update(f"{path.relative_to(directory)}\n{known.st_size}\n".encode())
+        if number < MOST_FILES and known.st_size <= LARGEST_SOURCE:
             digest.update(path.read_bytes())
+        else:
+            digest.update(f"{known.st_mtime_ns}\n".encode())
     return kept_folder() / "servers" / f"{directory.name}-{digest.hexdigest()[:16]}"
+
+
+def _sources(directory: Path) -> list[Path]:
+    """Return the files of a directory in order, without caches and the results of earlier runs."""
+    found = [path for path in sorted(directory.rglob("*")) if path.is_file() and not CACHED & {*path.parts}]
+    runs = {path.parent for path in found if path.name == RUN_FILE} - {directory}
+    return [path for path in found if runs.isdisjoint(path.parents)]
 
 
 def _program(command: Sequence[str], directory: Path) -> list[str]:

@@ -74,7 +74,9 @@ def _fill_folder(
     for word in words:
         if template := _template(word, directory):
             target = folder / template.name
-            target.write_text(filled(template.read_text(encoding="utf-8"), values), encoding="utf-8")
+            # Bytes that are not UTF-8 stay as they are.
+            text = template.read_text(encoding="utf-8", errors="surrogateescape")
+            target.write_text(filled(text, values), encoding="utf-8", errors="surrogateescape")
             target.chmod(template.stat().st_mode & 0o777)
 
 

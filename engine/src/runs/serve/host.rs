@@ -226,7 +226,8 @@ impl Hosted {
         while !self.output().has_ended && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let text = self.output().tail();
+        // A terminal would obey its escape sequences.
+        let text = self.output().tail().replace(|each: char| each.is_control() && each != '\n', "\u{fffd}");
         if text.is_empty() { String::new() } else { format!("; its output ends: {text}") }
     }
 }
