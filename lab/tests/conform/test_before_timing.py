@@ -127,6 +127,16 @@ def test_a_server_that_its_load_would_measure_wrongly_is_refused_before_the_firs
     assert not (out / "trials.jsonl").exists()
 
 
+def test_the_replay_has_the_variables_of_the_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = broken(tmp_path, "one_byte_more")
+    with made.path.open("a") as file:
+        file.write('environment = { MODE = "once only" }\n')
+    assert main.run_command(["run", str(made.path), "--out", str(tmp_path / "out")]) != 0
+    assert " MODE='once only' thunderherd conform " in capsys.readouterr().err
+
+
 def test_faults_that_the_load_does_not_meet_are_no_reason_to_refuse(tmp_path: Path) -> None:
     for fault in ("mishandles_split", "crashes_on_giant", "out_of_order", "leaks_a_descriptor"):
         assert check_servers(broken(tmp_path, fault), lambda _: None) == {"own": [1, 2]}

@@ -171,7 +171,8 @@ def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> Non
         "os.environ |= {'HOST': host, 'PORT': port};"
         "sys.argv[1] = sys.argv[2] + 'counts'; exec(open('server.py').read())"
     )
-    command = f"command = [{sys.executable!r}, '-c', '''{code}''', '{{dir}}/port.txt', '{tmp_path}/seen', '{{dir}}/latin.txt']"
+    words = f"'{{dir}}/port.txt', '{tmp_path}/seen', '{{dir}}/latin.txt'"
+    command = f"command = [{sys.executable!r}, '-c', '''{code}''', {words}]"
     made = study(tmp_path, "closed", COUNTED, command)
     trials = [run_trial(made, made.contender("own"), block=1, position=1, seed=1) for _ in range(2)]
     assert [each.invalid_reasons for each in trials] == [[], []]

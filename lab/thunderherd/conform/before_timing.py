@@ -117,4 +117,9 @@ def _replay(found: Conformance, number: int) -> str:
     case = next(each for each in found.cases if each.number == number)
     folder = server.directory if server is not None and server.command else None
     inside = "" if folder in (None, Path.cwd()) else f"cd {shlex.quote(str(folder))} && "
-    return f"{inside}{found.replay(case)}"
+    known = dict(found.tested.placeholders)
+    variables = "".join(
+        f"{name}={shlex.quote(filled(value, known))} "
+        for name, value in (server.environment if server is not None else {}).items()
+    )
+    return f"{inside}{variables}{found.replay(case)}"
