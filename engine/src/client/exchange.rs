@@ -210,7 +210,7 @@ impl<'run> Caller<'run> {
     /// Sends prepared requests, as far as the socket allows, as [`Caller::send_request`] does.
     pub fn begin(&mut self) -> Result<Progress, Failure> {
         self.gathered = 0;
-        self.send().map_err(|failure| self.explained(failure))
+        self.send().or_else(|failure| self.early_reply(failure))
     }
 
     /// Counts the request that was answered last.
@@ -253,7 +253,25 @@ impl<'run> Caller<'run> {
 
     /// Advances as far as the socket allows.
     pub fn advance(&mut self) -> Result<Progress, Failure> {
-        self.go_on().map_err(|failure| self.explained(failure))
+        self.go_on().or_else(|failure| self.early_reply(failure))
+    }
+
+    /// Takes the reply of a server that closed before it had received all of the request; otherwise returns the failure.
+    fn early_reply(&mut self, failure: Failure) -> Result<Progress, Failure> {
+        let may_be = self.client.answers_early() && self.in_flight == 1 && self.unsent && is_of_closing(&failure);
+        for _ in 0..if may_be { RECEIVES_IN_A_TURN } else { 0 } {
+            let ended = match self.channel.receive(self.want) {
+                Ok(Received::End) => true,
+                Ok(Received::Bytes(_)) => false,
+                _ => break,
+            };
+            match self.take(0, ended) {
+                Ok(Answer::Complete | Answer::Last) => return self.answered(true),
+                Ok(Answer::Receive(want)) if !ended => self.want = want,
+                _ => break,
+            }
+        }
+        Err(self.explained(failure))
     }
 
     /// Returns whether the server has closed the connection, or said that it closes it, while no request was in flight.
@@ -296,7 +314,7 @@ impl<'run> Caller<'run> {
         if self.unsent {
             let progress = self.send()?;
             // Earlier requests may have been answered: a server that cannot send its replies receives no more.
-            if self.unsent && self.in_flight == 1 {
+            if self.unsent && self.in_flight == 1 && !self.client.answers_early() {
                 return Ok(progress);
             }
         }
@@ -315,6 +333,7 @@ impl<'run> Caller<'run> {
                 }
             };
             self.moved = true;
+            let was_idle = self.at_rest || self.was_unused;
             self.at_rest &= ended;
             self.was_unused &= ended;
             match self.take(not_stored, ended)? {
@@ -332,6 +351,14 @@ impl<'run> Caller<'run> {
                         return Ok(progress);
                     }
                     self.left_over = !self.channel.inbox.unread().is_empty();
+                }
+                Answer::Complete | Answer::Last
+                    if was_idle && self.all_repeat() && self.conversations[0].says_idle() =>
+                {
+                    // It left the server before the request had come.
+                    self.at_rest = true;
+                    let message = self.conversations[0].error();
+                    return Err(Failure { kind: ErrorKind::Truncated, message });
                 }
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
@@ -385,6 +412,8 @@ impl<'run> Caller<'run> {
     /// Notes that the first request in flight was answered.
     fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
         self.in_flight -= 1;
+        // The rest of a request that was answered early is not sent.
+        let last = last || self.in_flight == 0 && std::mem::take(&mut self.unsent);
         self.first_piece = 0;
         self.conversations.rotate_left(1);
         if self.in_flight == 0 {

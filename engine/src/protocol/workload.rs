@@ -382,6 +382,11 @@ pub trait Client: Send + Sync {
         false
     }
 
+    /// Returns whether a server of this protocol may answer before it has received all of a request, and then close.
+    fn answers_early(&self) -> bool {
+        false
+    }
+
     /// Returns whether a server that sends this to an idle client closes the connection. `bytes`: the first
     /// [`FAREWELL`] of them, or fewer.
     fn is_farewell(&self, _bytes: &[u8]) -> bool {
@@ -499,6 +504,11 @@ pub trait Conversation: Send {
     /// Returns whether the request that was put last may be sent again if its connection was closed before a byte of its
     /// reply.
     fn repeats(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the last reply says that the server closes a connection that was idle, as it does at any time.
+    fn says_idle(&self) -> bool {
         false
     }
 

@@ -301,8 +301,13 @@ impl<B: BackEnd> Turns<B> {
             }
             // What another call sends is sent later.
             self.is_old = true;
-            if let Err(failure) = caller.begin() {
-                return self.lose(index, caller, &failure);
+            match caller.begin() {
+                Ok(Progress::Answered { .. }) => {
+                    self.answered(index, &mut caller);
+                    return self.part(index, caller);
+                }
+                Ok(_) => {}
+                Err(failure) => return self.lose(index, caller, &failure),
             }
         }
         let member = &mut self.members[index];
@@ -310,7 +315,7 @@ impl<B: BackEnd> Turns<B> {
         let flags = match member.sent {
             _ if !caller.is_sending() => PollFlags::POLLIN,
             // A request that has not arrived gets no reply.
-            1 => PollFlags::POLLOUT,
+            1 if !self.run.client.answers_early() => PollFlags::POLLOUT,
             // A server that cannot send its replies to the others takes no more of this one.
             _ => PollFlags::POLLIN | PollFlags::POLLOUT,
         };

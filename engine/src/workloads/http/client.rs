@@ -172,6 +172,11 @@ impl Client for HttpClient {
         true
     }
 
+    /// A server may refuse a body whose head it has seen (RFC 9112, section 9.6).
+    fn answers_early(&self) -> bool {
+        true
+    }
+
     /// 408 (Request Timeout), which some servers send before they close (RFC 9110, section 15.5.9).
     fn is_farewell(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(b"HTTP/1.") && bytes.ends_with(b" 408")
@@ -223,6 +228,10 @@ impl Conversation for HttpClient {
     /// If it is idempotent (RFC 9112, section 9.3.1).
     fn repeats(&self) -> bool {
         self.kinds[self.current.kind].is_idempotent()
+    }
+
+    fn says_idle(&self) -> bool {
+        self.status.is_error && self.status.code == 408
     }
 
     fn ask(&mut self, outbox: &mut Outbox) -> Want {

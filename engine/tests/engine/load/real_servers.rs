@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::traffic::Folder;
-use crate::support::event_loops::{count, load, with_each_back_end};
+use crate::support::event_loops::{back_ends, count, load, with_each_back_end};
 use crate::support::{eventually, process};
 
 /// A server of the distribution on a separate port, ended on drop.
@@ -45,11 +45,11 @@ impl RealServer {
         RealServer::start("nginx", &configuration, &["-c", "{root}/configuration", "-e", "{root}/errors"])
     }
 
-    /// haproxy, which replies by itself, with these lines among its defaults.
-    fn haproxy(lines: &str) -> Option<Self> {
+    /// haproxy, which replies by itself, with these lines among its defaults and this rule.
+    fn haproxy(lines: &str, rule: &str) -> Option<Self> {
         let configuration = format!(
             "global\n nbthread 1\ndefaults\n mode http\n timeout connect 9s\n timeout client 9s\n timeout server 9s\n \
-             {lines}\nfrontend web\n bind 127.0.0.1:{{port}}\n http-request return status 200 content-type text/plain \
+             {lines}\nfrontend web\n bind 127.0.0.1:{{port}}\n {rule}\n http-request return status 200 content-type text/plain \
              string hello\n"
         );
         RealServer::start("haproxy", &configuration, &["-db", "-f", "{root}/configuration"])
@@ -131,7 +131,7 @@ fn connections_that_a_server_closes_while_idle_are_made_anew() {
     let servers = [
         RealServer::nginx("keepalive_timeout 1s;"),
         RealServer::apache("KeepAliveTimeout 1"),
-        RealServer::haproxy("timeout http-request 1s\n timeout http-keep-alive 1s"),
+        RealServer::haproxy("timeout http-request 1s\n timeout http-keep-alive 1s", ""),
         RealServer::lighttpd("server.max-read-idle = 1\nserver.max-keep-alive-idle = 1"),
         RealServer::node(
             "server.keepAliveTimeout = 100; server.requestTimeout = 500; server.connectionsCheckingInterval = 100;",
@@ -172,6 +172,34 @@ fn bodies_of_any_size_reach_servers() {
             );
             let (ran, line) = load("http", server.port, &options);
             assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 6), "{options}: {ran:?} {line}");
+        }
+    }
+}
+
+/// A server that refuses a body answers before it has all of it, and closes: the reply counts, not the failure to send.
+#[test]
+fn refusals_of_large_bodies_are_received() {
+    let refuses = "server.removeAllListeners('request'); server.on('request', (request, reply) => { reply.writeHead(413, \
+                   { Connection: 'close' }); reply.end(); });";
+    let servers =
+        [(RealServer::node(refuses), 413), (RealServer::haproxy("", "http-request deny deny_status 429"), 429)];
+    let folder = Folder::new("refused-bodies");
+    let body = folder.write("body", &"x".repeat(20_000_000));
+    for (server, status) in servers {
+        let Some(server) = server else { continue };
+        let loops = back_ends().into_iter().map(|back_end| format!("closed_connections {back_end}"));
+        for which in loops.chain(["closed_threads".to_owned()]) {
+            let options = format!(
+                "--load {which} --clients 2 --loops 5 --connections kept --method PUT --body-file {body} --check count \
+                 --expect {status}"
+            );
+            let (ran, line) = load("http", server.port, &options);
+            let errors = &line["tally"]["errors"];
+            assert_eq!(
+                (count(&line, "tally.requests"), errors),
+                (10, &serde_json::json!({})),
+                "{which}: {ran:?} {line}"
+            );
         }
     }
 }
