@@ -176,7 +176,8 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
         let states: Vec<&str> = watched.errors.split(ERASE).collect();
         let [nothing, shown @ .., rest] = &states[..] else { panic!("{watched:?}") };
         assert_eq!((*nothing, *rest), ("", ""), "{watched:?}");
-        assert!((2..=5).contains(&shown.len()), "{watched:?}");
+        // It appears four times a second, unless the machine is busy.
+        assert!((1..=5).contains(&shown.len()), "{watched:?}");
         assert!(shown.iter().all(|state| state.contains("/s ") && !state.contains('\n')), "{watched:?}");
         // Of the last second, if it had enough replies for the median.
         let median = |state: &&str| state.split("  ").find_map(|part| part.strip_prefix("p50 ")).unwrap().to_owned();
