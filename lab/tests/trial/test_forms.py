@@ -30,8 +30,17 @@ FORMS = STUDY.replace(
 )
 
 
-def tried(study: Study, name: str) -> TrialRecord:
+def tried_once(study: Study, name: str) -> TrialRecord:
     return trial.run_trial(study, study.contender(name), block=1, position=1, seed=1)
+
+
+def tried(study: Study, name: str, at_most: int = 5) -> TrialRecord:
+    """Run a trial; again, while other work on this machine delays the readings at the edges of its window."""
+    for _ in range(at_most):
+        found = tried_once(study, name)
+        if not any(TOO_BUSY in reason for reason in found.invalid_reasons):
+            return found
+    pytest.skip(f"{TOO_BUSY}, {at_most} times")
 
 
 def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) -> None:
@@ -123,7 +132,7 @@ def test_a_timed_load_without_marks_is_invalid(fake_engine: Fake, tmp_path: Path
 
 def test_server_read_too_late_invalidates_the_trial(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("late")
-    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    found = tried_once(loaded(tmp_path, TIMED), "prefork@pool_size=5")
     assert not found.valid
     assert found.invalid_reasons[0].endswith(TOO_BUSY)
 
@@ -329,9 +338,6 @@ def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
     trials = {each.name: tried(study, each.name) for each in study.contenders}
     timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]
     for found in (timed, kept):
-        # A window of 300 ms may be too short for a busy machine; then that is the only reason.
-        if late := [reason for reason in found.invalid_reasons if "the machine was too busy" in reason]:
-            pytest.skip(late[0])
         assert found.invalid_reasons == []
         assert found.metrics is not None
         assert int(found.metrics["requests"] or 0) > 0
