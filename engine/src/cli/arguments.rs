@@ -40,6 +40,7 @@ pub fn command() -> Command {
         .subcommand(host_command())
         .subcommand(load_command())
         .subcommand(conform_command())
+        .subcommand(generate_command())
         .subcommand(count_command())
         .subcommand(profile_command())
         .subcommand(flame_command())
@@ -200,6 +201,22 @@ fn conform_command() -> Command {
         .arg(flag("json").help("Print a JSON line for each case"))
         .arg(parent());
     with_settings(command, [("Settings", runs::conform::SETTINGS.to_vec())])
+}
+
+fn generate_command() -> Command {
+    Command::new("generate")
+        .about("Run a load generator that is not ours, and print what it used from exec to exit")
+        .long_about(
+            "Run a load generator that is not ours, and print what it and its child processes used from exec to exit. The JSON \
+             line `life` follows everything that the command prints. What the command leaves running is killed. SIGINT and \
+             SIGTERM are passed on; a command that runs 1 s longer is killed. The exit status is the command's, or 128 plus \
+             the signal's number if a signal ended it",
+        )
+        .arg(command_to_run().value_name("COMMAND"))
+        .arg(cpus_option("CPUs to pin the command to, for instance 0 or 0-3,6 (default: all)"))
+        .arg(counters_option())
+        .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
+        .arg(parent())
 }
 
 /// The first counters that `perf stat` shows by default.

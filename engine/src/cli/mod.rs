@@ -60,6 +60,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("host", matches)) => host(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("conform", matches)) => conform(matches),
+        Some(("generate", matches)) => generate(matches),
         Some(("count", matches)) => count(matches),
         Some(("profile", matches)) => profile(matches),
         Some(("flame", matches)) => flame(matches).map(|()| ExitCode::SUCCESS),
@@ -430,8 +431,19 @@ fn conform(matches: &ArgMatches) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn generate(matches: &ArgMatches) -> Result<ExitCode> {
+    begin(matches)?;
+    let cpus = pin(matches)?;
+    let words = matches.get_many("command").into_iter().flatten().cloned().collect();
+    say_life(matches, runs::start_gate::Command { words, cpus, is_foreign: true })
+}
+
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
-    let command = behind_gate("count", matches)?;
+    say_life(matches, behind_gate("count", matches)?)
+}
+
+/// Runs a command to its end, and prints what it used.
+fn say_life(matches: &ArgMatches, command: runs::start_gate::Command) -> Result<ExitCode> {
     let (life, status) = runs::count::count(&runs::count::Plan { counters: requested_counters(matches), command })?;
     say_line(&lines::Line::Life(life))?;
     Ok(status)
@@ -463,14 +475,14 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
     let cpus = match command().try_get_matches_from(&inner) {
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
-            Some(("serve" | "host" | "load", inner)) if inner.contains_id("parent") => {
+            Some(("serve" | "host" | "load" | "generate", inner)) if inner.contains_id("parent") => {
                 return Err(mistake_with_hint(
                     "arguments.parent_behind_command",
                     format!("--parent is behind serve or load, whose parent is {by}"),
                     format!("thunderherd-engine {by} --parent PID -- COMMAND"),
                 ));
             }
-            Some(("serve" | "host" | "load", inner)) => cpus(inner),
+            Some(("serve" | "host" | "load" | "generate", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
                 return Err(mistake_with_hint(
@@ -483,7 +495,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
         // Help.
         Err(_) => None,
     };
-    Ok(runs::start_gate::Command { words, cpus })
+    Ok(runs::start_gate::Command { words, cpus, is_foreign: false })
 }
 
 fn flame(matches: &ArgMatches) -> Result<()> {

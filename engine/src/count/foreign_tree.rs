@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -15,6 +16,9 @@ use crate::count::counter::{Figure, Reading};
 use crate::net::socket_diagnosis::SocketDiagnosis;
 use crate::sys::clock;
 use crate::sys::process::{self, Pid, Reaped};
+
+/// Time limit for the end of all processes that are killed.
+const KILL: Duration = Duration::from_secs(5);
 
 /// Some processes and all their descendants.
 pub struct ForeignTree {
@@ -64,6 +68,32 @@ impl Reading for ForeignTree {
     fn read(&mut self) -> Result<Vec<Figure>> {
         Ok(vec![Figure::whole(self.cpu_nanoseconds()?)])
     }
+}
+
+/// Kills every descendant of this process, which is their subreaper, and a process group that one of them led. Returns how many
+/// there were.
+pub fn end_descendants(group: Pid) -> Result<usize> {
+    let left = descendants().len();
+    let deadline = Instant::now() + KILL;
+    loop {
+        process::kill_group(group);
+        let living = descendants();
+        living.iter().for_each(|&process| process::kill_child(process));
+        while process::wait_without_hanging()?.is_some() {}
+        if living.is_empty() {
+            return Ok(left);
+        }
+        if Instant::now() > deadline {
+            bail!("{} processes of the command could not be killed", living.len());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lists all descendants of this process, living or not yet reaped.
+fn descendants() -> Vec<Pid> {
+    let own = Pid::this();
+    ForeignTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
 }
 
 /// Lists the processes that listen at an address. Fails with the reason if they cannot be found.

@@ -1,17 +1,19 @@
 //! Runs a server or a load that is watched from outside, from exec to exit.
 //!
-//! The engine runs itself as a child. The child waits at a gate until the watcher is ready, and then calls exec. Standard input
-//! and output are the child's.
+//! The child is this program itself, or a load generator that is not ours. It waits at a gate until the watcher is ready, and
+//! then calls exec. Standard input and output are the child's.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::count::foreign_tree::end_descendants;
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::server::pool::report;
@@ -21,12 +23,17 @@ use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 
+/// Time for a program that is not ours to end after a signal, before it is killed.
+const TERM: Duration = Duration::from_secs(1);
+
 /// A command to run.
 pub struct Command {
-    /// Command with its arguments. This process becomes its parent, and `--parent` is added.
+    /// Command with its arguments. This process becomes its parent. To a command of this program, `--parent` is added.
     pub words: Vec<OsString>,
     /// CPUs to which the command will pin itself.
     pub cpus: Option<Vec<usize>>,
+    /// True for a program that is not ours: all that it leaves running is killed.
+    pub is_foreign: bool,
 }
 
 /// Watches the command while it runs.
@@ -87,13 +94,16 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
         process::lead_group(child)?;
     }
     descriptor::write(opener.as_fd(), b"\n")?;
-    let ended = wait(child, &signals, terminal, &mut watcher)?;
+    let ended = wait(child, &signals, terminal, command.is_foreign.then_some(TERM), &mut watcher)?;
     let ended_ns = clock::now();
+    if command.is_foreign {
+        end_descendants(child)?;
+    }
     let started_ns = started[0].load(Relaxed);
     if started_ns == 0 {
         bail!("the command was not started: its process {ended}");
     }
-    // Remaining child processes have lost their parent, and are being killed.
+    // Remaining child processes of ours have lost their parent, and are being killed.
     process::wait_for_all()?;
     let gone_ns = clock::now();
     let status = match ended {
@@ -109,25 +119,46 @@ fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped
         // The parent has given up, and prints the reason.
         return Ok(());
     }
-    let mut words = command.words.clone();
-    words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
     // If the command pinned itself after exec, a migration would be counted. The command itself refuses missing CPUs.
     if let Some(cpus) = &command.cpus {
         let _ = process::pin(cpus);
     }
     reaped.take_off(&process::usage_of_self()?);
     started.store(clock::now(), Relaxed);
-    let error = process::become_engine(&words);
+    let error = become_program(command, parent);
     started.store(0, Relaxed);
-    error.map(drop).context("/proc/self/exe could not be started")
+    error
 }
 
-/// Passes signals on until the child has ended. Returns how it ended.
-fn wait(child: Pid, signals: &SignalDescriptor, terminal: bool, watcher: &mut impl Watcher) -> Result<Ended> {
+/// Calls exec. Returns only if that fails.
+fn become_program(command: &Command, parent: Pid) -> Result<()> {
+    let mut words = command.words.clone();
+    if command.is_foreign {
+        let error: io::Error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
+        return Err(error).with_context(|| format!("{} could not be started", words[0].display()));
+    }
+    words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
+    process::become_engine(&words).map(drop).context("/proc/self/exe could not be started")
+}
+
+/// Passes signals on until the child has ended. Returns how it ended. With a `patience`, the child is killed if it has not
+/// ended so long after a signal.
+fn wait(
+    child: Pid,
+    signals: &SignalDescriptor,
+    terminal: bool,
+    patience: Option<Duration>,
+    watcher: &mut impl Watcher,
+) -> Result<Ended> {
     let mut passed_on: Option<(Signal, Instant)> = None;
     loop {
-        descriptor::poll(&[(signals.as_fd(), PollFlags::POLLIN)], watcher.interval())?;
+        let left = passed_on.zip(patience).map(|((_, when), patience)| patience.saturating_sub(when.elapsed()));
+        let timeout = watcher.interval().into_iter().chain(left).min();
+        descriptor::poll(&[(signals.as_fd(), PollFlags::POLLIN)], timeout)?;
         watcher.look()?;
+        if left.is_some_and(|left| left.is_zero()) {
+            process::kill_child(child);
+        }
         while let Some((signal, by_kernel)) = signals.read_with_origin()? {
             if signal == Signal::SIGCHLD {
                 while let Some((process, ended)) = process::wait_without_hanging()? {

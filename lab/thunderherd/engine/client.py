@@ -218,7 +218,7 @@ def limit_lines(
     """
     given = dict(settings or {})
     declared = by_name(catalogue(engine).limit_settings)
-    words = ["limits", *names, *_place_flags(cpus, None), *setting_flags(given, declared)]
+    words = ["limits", *names, *place_flags(cpus, None), *setting_flags(given, declared)]
     process = EngineProcess(_command(engine, words, (), False), "engine limits", control=False)
     try:
         requested = given.get("duration", defaults(declared).get("duration", 0))
@@ -399,7 +399,7 @@ class Server(_Controlled):
     ) -> None:
         words = [
             "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
-            "--control", *_place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
+            "--control", *place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
         ]  # fmt: skip
         super().__init__(
             _command(engine, words, counters, whole_life, sampling),
@@ -442,7 +442,7 @@ class ForeignServer(_Controlled):
         engine: Path | None = None,
     ) -> None:
         words = [
-            "host", "--listen", address, *_place_flags(cpus, network_namespace),
+            "host", "--listen", address, *place_flags(cpus, network_namespace),
             *(["--ready-line", ready_line] if ready_line else []), *([] if command else ["--running"]),
         ]  # fmt: skip
         line = _command(engine, words, counters, False, sampling)
@@ -580,7 +580,7 @@ def start_load(
     """
     words = [
         "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
-        *way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
+        *way_flags(primitive, receive), *place_flags(cpus, network_namespace),
         *_flags_of_ends(settings, engine),
     ]  # fmt: skip
     command = _command(engine, words, counters, whole_life, sampling)
@@ -618,6 +618,7 @@ def _command(
     return [program, *words, *count, *parent]
 
 
-def _place_flags(cpus: Sequence[int] | None, network_namespace: str | None) -> list[str]:
+def place_flags(cpus: Sequence[int] | None, network_namespace: str | None) -> list[str]:
+    """Return the options for the CPUs and the network namespace of a process of the engine."""
     pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
     return [*pinned, *(["--network-namespace", network_namespace] if network_namespace else [])]

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import resource
-import secrets
 import selectors
-import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from thunderherd.engine.client import find_engine, place_flags
 from thunderherd.engine.client_outputs import ClientOutput, UnreadableError, parsed
 from thunderherd.engine.line_base import SCHEMA
-from thunderherd.engine.lines import Latency, LoadResult, Tally
+from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
 from thunderherd.engine.outputs.base import Direction
-from thunderherd.engine.process import EngineError, ending_in_words, one_line
+from thunderherd.engine.process import KILL_SECONDS, EngineError, ending_in_words, one_line, understand
 
 LARGEST_OUTPUT = 1 << 20
 """The most bytes that a load generator may print."""
 LONGEST_NOTE = 200
 """The most characters of an output in a message."""
-SIGTERM_SECONDS = 1.0
-"""The time between SIGTERM and SIGKILL."""
-MARK = "THUNDERHERD_CLIENT"
-"""The variable by which all processes of a load generator are found."""
-ROUNDS = 20
-"""How often the processes of a load generator are looked for until none is left."""
+USED = {*Life.model_fields} & {*LoadResult.model_fields} - {"line", "elapsed_ns", "started_monotonic_ns"}
+"""What the account of its life says about counters and resources, as the result of a load does."""
+LONGEST_ACCOUNT = 1 << 16
+"""The most bytes of the engine's line about its whole life, which follows its output."""
+ACCOUNT = b'{"line":"life",'
+"""The beginning of that line."""
 BYTES: Mapping[Direction | None, str] = {
     "to_server": "bytes_sent",
     "to_clients": "bytes_received",
     None: "bytes_received",
 }
 """The direction of a stream, or none → the count of the clients that has its bytes."""
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)
 
 
 class ClientError(EngineError):
@@ -51,7 +46,10 @@ class ClientError(EngineError):
 
 
 class ForeignLoad:
-    """A running load generator. Call `wait()` once; `end()` may be called at any time. Main thread only."""
+    """A running load generator. Call `wait()` once; `end()` may be called at any time. Main thread only.
+
+    The engine starts it, counts all its processes, and ends those that it leaves.
+    """
 
     def __init__(
         self,
@@ -62,27 +60,29 @@ class ForeignLoad:
         address: str,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        enter: Sequence[str] = (),
+        network_namespace: str | None = None,
         cpus: Sequence[int] | None = None,
+        counters: Sequence[str] = (),
+        engine: Path | None = None,
     ) -> None:
         self.command, self.parser = list(command), parser
         self._workload, self._address = workload, address
         self._name = f"load {Path(command[0]).name}"
-        self._mark = secrets.token_hex(16)
         self._output = b""
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._ended = False
-        self._started_ns = time.monotonic_ns()
+        counted = ["--count", ",".join(counters)] if counters else []
+        place = place_flags(cpus, network_namespace)
+        words = [str(engine or find_engine()), "generate", *counted, *place, "--parent", str(os.getpid())]
         try:
             self._popen = subprocess.Popen(
-                [*enter, *command],
+                [*words, "--", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 cwd=directory,
-                env={**os.environ, **(environment or {}), MARK: self._mark},
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,
-                preexec_fn=_prepare(cpus, os.getpid()),
             )
         except OSError as error:
             self._errors.close()
@@ -94,11 +94,11 @@ class ForeignLoad:
         """Return its result; raise `ClientError` if it has none within `seconds`. Nothing is left running."""
         try:
             self._read(time.monotonic() + seconds, seconds)
-            status, used = self._reaped(time.monotonic() + SIGTERM_SECONDS)
-            ended_ns = time.monotonic_ns()
-            if status != 0:
+            life = self._life(time.monotonic() + KILL_SECONDS)
+            if life.status != 0:
+                ended = -(life.status - 128) if life.status > 128 else life.status
                 raise ClientError(
-                    f"{self._name} failed: {ending_in_words(status)}{self._note()}", "client.failed"
+                    f"{self._name} failed: {ending_in_words(ended)}{self._note()}", "client.failed"
                 )
             try:
                 output = parsed(self.parser, self._output.decode(errors="replace"))
@@ -106,7 +106,7 @@ class ForeignLoad:
                 raise ClientError(
                     f"{self._name}: {error} in its output{self._note()}", "client.unreadable_output"
                 ) from None
-            return self._result(output, ended_ns, used)
+            return self._result(output, life)
         finally:
             self.end()
 
@@ -124,24 +124,29 @@ class ForeignLoad:
                     if not piece:
                         return
                     self._output += piece
-                if len(self._output) + os.fstat(self._errors.fileno()).st_size > LARGEST_OUTPUT:
+                printed = len(self._output) + os.fstat(self._errors.fileno()).st_size
+                if printed > LARGEST_OUTPUT + LONGEST_ACCOUNT:
                     raise ClientError(
                         f"{self._name} printed more than {LARGEST_OUTPUT >> 20} MiB",
                         "client.too_much_output",
                     )
 
-    def _reaped(self, deadline: float) -> tuple[int, resource.struct_rusage]:
-        """Return its status, and the use of it and of the children that it waited for."""
-        while time.monotonic() < deadline:
-            pid, status, used = os.wait4(self._popen.pid, os.WNOHANG)
-            if pid:
-                self._popen.returncode = os.waitstatus_to_exitcode(status)
-                return self._popen.returncode, used
-            time.sleep(0.001)
-        raise ClientError(f"{self._name} closed its output and did not end", "client.not_ended")
+    def _life(self, deadline: float) -> Life:
+        """Wait for the engine, take its line off the output, and return it."""
+        try:
+            self._popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ClientError(f"{self._name} closed its output and did not end", "client.not_ended") from None
+        output, account, line = self._output.rpartition(ACCOUNT)
+        if not account or not line.endswith(b"}\n"):
+            raise ClientError(f"{self._name} was not started{self._note()}", "client.not_started")
+        self._output = output
+        return understand(Life, (account + line).decode(errors="replace"), f"the life of {self._name}")
 
-    def _result(self, output: ClientOutput, ended_ns: int, used: resource.struct_rusage) -> LoadResult:
+    def _result(self, output: ClientOutput, life: Life) -> LoadResult:
         """Return its result as one of our loads reports it. Its time ends with the process."""
+        started_ns = life.started_monotonic_ns or 0
+        ended_ns = started_ns + life.elapsed_ns
         counts = {name: 0 for name in Tally.model_fields if name != "errors"}
         counts |= {"requests": output.requests or 0, BYTES[output.direction]: output.bytes or 0}
         errors = {"client": output.errors} if output.errors else {}
@@ -158,15 +163,10 @@ class ForeignLoad:
                 "elapsed_ns": round(output.seconds * 1e9),
                 "started_monotonic_ns": ended_ns - round(output.seconds * 1e9),
                 "ended_monotonic_ns": ended_ns,
-                "counted_from_ns": self._started_ns,
+                "counted_from_ns": started_ns,
                 "counted_to_ns": ended_ns,
                 "latency": _latency(output),
-                "user_ns": round(used.ru_utime * 1e9),
-                "system_ns": round(used.ru_stime * 1e9),
-                "voluntary_switches": used.ru_nvcsw,
-                "involuntary_switches": used.ru_nivcsw,
-                "minor_faults": used.ru_minflt,
-                "major_faults": used.ru_majflt,
+                **life.model_dump(include=USED),
             }
         )
 
@@ -179,7 +179,7 @@ class ForeignLoad:
         return f": {shown}" if shown else ""
 
     def end(self) -> None:
-        """End all of its processes, also those in other sessions: SIGTERM, then SIGKILL."""
+        """End all of its processes, also those in other sessions."""
         if self._ended:
             return
         self._ended = True
@@ -187,47 +187,14 @@ class ForeignLoad:
             if self._popen.poll() is None:
                 self._popen.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._popen.wait(SIGTERM_SECONDS)
+                    self._popen.wait(KILL_SECONDS)
             if self._popen.poll() is None:
                 self._popen.kill()
             self._popen.wait()
-            for _ in range(ROUNDS):
-                left = _marked(f"{MARK}={self._mark}".encode())
-                if not left:
-                    break
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(0.01)
         finally:
             if self._popen.stdout is not None:
                 self._popen.stdout.close()
             self._errors.close()
-
-
-def _prepare(cpus: Sequence[int] | None, parent: int) -> Callable[[], None]:
-    """Return what a process does before its program: get its CPUs, and end with its parent."""
-
-    def run() -> None:
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-        LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return run
-
-
-def _marked(mark: bytes) -> list[int]:
-    """Return the processes with this variable in their environment."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
 
 
 def _latency(output: ClientOutput) -> Latency | None:

@@ -112,10 +112,6 @@ class Site:
         self.listen = kind.listen
         """The address on which a server listens."""
 
-    def enter(self, namespace: str | None) -> tuple[str, ...]:
-        """Return the words (nsenter(1)) that make a foreign command run in a namespace of the site."""
-        return ()
-
     def sysctl(self, name: str) -> str:
         """Return a kernel setting of the server's network by its sysctl(8) name."""
         return (proc.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()

@@ -68,14 +68,6 @@ class PairSite(Site):
         self.listen = f"{self.address}:0"
         self.server_namespace, self.client_namespace = self._there.server.path, self._there.client.path
 
-    def enter(self, namespace: str | None) -> tuple[str, ...]:
-        if namespace is None:
-            return ()
-        # If the engine made a user namespace, the network namespace belongs to it.
-        user = f"--user=/proc/{self._there.pid}/ns/user"
-        of_user = (user, "--preserve-credentials") if self._there.user_namespace else ()
-        return ("nsenter", *of_user, f"--net={namespace}", "--")
-
     def sysctl(self, name: str) -> str:
         return str(self._there.server.sysctls[name])
 

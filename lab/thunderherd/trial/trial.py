@@ -302,8 +302,10 @@ class _Trial:
                         environment={
                             name: filled(value, values) for name, value in load.client.environment.items()
                         },
-                        enter=self.site.enter(self.site.client_namespace),
+                        network_namespace=self.site.client_namespace,
                         cpus=self.contender.lab.client_cpus,
+                        counters=self.counters,
+                        engine=self.engine,
                     )
                 )
                 started.callback(generators[-1].end)

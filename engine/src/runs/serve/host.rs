@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use crate::base::about::Entry;
 use crate::base::mistake::mistake_with_hint;
 use crate::count::counter::{Counter, Counting, Readout, Subject};
-use crate::count::foreign_tree::{ForeignTree, listening_at};
+use crate::count::foreign_tree::{end_descendants, listening_at};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
@@ -42,8 +42,6 @@ const READY: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(5);
 /// Time for a command to end after SIGTERM, before it is killed.
 const TERM: Duration = Duration::from_secs(5);
-/// Time limit for the end of all processes that are killed.
-const KILL: Duration = Duration::from_secs(5);
 /// Maximum output of a command in its life.
 const MOST_OUTPUT: u64 = 16 << 20;
 /// Time for the last output of a process that has ended to be read.
@@ -182,21 +180,7 @@ impl Hosted {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(0);
         }
-        let left = descendants().len();
-        let deadline = Instant::now() + KILL;
-        loop {
-            process::kill_group(self.child);
-            let living = descendants();
-            living.iter().for_each(|&process| process::kill_child(process));
-            while process::wait_without_hanging()?.is_some() {}
-            if living.is_empty() {
-                return Ok(left);
-            }
-            if Instant::now() > deadline {
-                bail!("{} processes of the command could not be killed", living.len());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        end_descendants(self.child)
     }
 
     /// Returns what was wrong with the ending of the command.
@@ -369,12 +353,6 @@ fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
         }
         output.lock().unwrap_or_else(PoisonError::into_inner).has_ended = true;
     });
-}
-
-/// Lists all descendants of this process, living or not yet reaped.
-fn descendants() -> Vec<Pid> {
-    let own = Pid::this();
-    ForeignTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
 }
 
 // A server that is running ------------------------------------------------------------------------------------------------
