@@ -43,7 +43,7 @@ pub enum Line {
     /// The reply to the command `snapshot`.
     Snapshot(Snapshot),
     /// The server has ended.
-    Summary(Summary),
+    Summary(Box<Summary>),
     /// The window of a timed load begins or ends.
     Mark(Mark),
     /// The load has ended.
@@ -172,6 +172,8 @@ pub struct Summary {
     pub max_resident_kib: u64,
     /// Tally of connections, requests, bytes and errors. Null for a server that is not ours.
     pub tally: Option<Counts>,
+    /// Counts by name that a server that is not ours wrote to its descriptor COUNTS_FD. Null for our servers, and if it wrote none.
+    pub counts: Option<BTreeMap<String, u64>>,
     /// Connections served by each worker of the pool. Null without a pool.
     pub workers: Option<Vec<u64>>,
     /// Connections that the listening socket dropped. Null for a server that is not ours.

@@ -105,6 +105,12 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
 
+/// Makes a program that this process becomes inherit a descriptor (FD_CLOEXEC, fcntl(2)).
+pub fn keep_over_exec(descriptor: &impl AsFd) -> io::Result<()> {
+    nix::fcntl::fcntl(descriptor.as_fd(), nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
+    Ok(())
+}
+
 /// Makes a file in memory. Its name only shows in /proc (memfd_create(2)).
 pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
     Ok(nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?)

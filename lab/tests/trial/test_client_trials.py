@@ -139,7 +139,10 @@ def test_a_client_that_counts_otherwise_makes_its_trial_invalid(more: int, tmp_p
     assert str(served) in reason and str(counted) in reason
 
 
-SPAWNS = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session=True, env={env});"
+SPAWNS = (
+    "import subprocess, sys;"
+    "subprocess.Popen([sys.executable, '-c', {code!r}], start_new_session=True, env={env});"
+)
 SLEEPS = "import time; time.sleep(600)"
 BROKEN = {
     "exits": ("import sys; print('no such thing', file=sys.stderr); sys.exit(1)", "client.failed"),

@@ -24,6 +24,8 @@ from thunderherd.run import foreign_servers
 from thunderherd.run.foreign_servers import prepared
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.caveats import foreign_notes
+from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import run_trial
 
 SERVER = """
@@ -107,6 +109,49 @@ def test_its_requests_and_cpu_time_are_what_it_says_itself(kind: str, settings: 
     # Counts of a window are scaled to the readings of the server, a moment later.
     assert each == pytest.approx(metrics["requests"] or 0, rel=0.3)
     assert metrics["server.send_calls"] is None and metrics["listen_drops"] is None
+
+
+@pytest.mark.parametrize(
+    "load", [("closed_connections", TIMED), ("closed", COUNTED)], ids=["timed", "counted"]
+)
+@pytest.mark.parametrize(
+    ("more", "is_valid"),
+    [(0, True), (1, False), (-1, False), (None, True)],
+    ids=["right", "too_many", "too_few", "none"],
+)
+def test_its_own_count_of_requests_is_compared_with_that_of_its_clients(
+    more: int | None, is_valid: bool, load: tuple[str, str], tmp_path: Path
+) -> None:
+    """The count in the last line at the descriptor COUNTS_FD; without one, a note says so."""
+    made = study(tmp_path, *load)
+    if more is not None:
+        line = '"{\\"requests\\": %d}\\n" % each'
+        write = (
+            f"    for each in (0, asked + {more}):"
+            f" os.write(int(os.environ['COUNTS_FD']), ({line}).encode())\nasyncio"
+        )
+        (tmp_path / "server.py").write_text(SERVER.replace("asyncio.run", write + ".run"))
+    for _ in range(3):  # On a busy machine the server may be read late.
+        trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+        if not any(TOO_BUSY in reason for reason in trial.invalid_reasons):
+            break
+    sent = sum(each.tally.requests for each in (*trial.warm_up, *trial.loads))
+    assert trial.summary is not None
+    assert trial.summary.counts == (None if more is None else {"requests": sent + more})
+    assert trial.valid == is_valid, trial.invalid_reasons
+    assert is_valid or f" {sent + (more or 0)} requests, its clients {sent}" in trial.invalid_reasons[0]
+    notes = [*foreign_notes(made, [trial])]
+    assert any("only the clients' counts are checked" in note for note in notes) == (more is None)
+
+
+@pytest.mark.parametrize("line", ["12", '{"requests": "many"}', "\\x1b[31m"])
+def test_a_line_that_is_no_count_makes_its_trial_invalid(line: str, tmp_path: Path) -> None:
+    made = study(tmp_path, "closed", COUNTED)
+    write = f"    os.write(int(os.environ['COUNTS_FD']), b'{line}')\nasyncio"
+    (tmp_path / "server.py").write_text(SERVER.replace("asyncio.run", write + ".run"))
+    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    (reason,) = trial.invalid_reasons
+    assert "COUNTS_FD" in reason and reason.isprintable()
 
 
 @pytest.fixture

@@ -555,6 +555,10 @@ class ServerSummary(Account):
         None,
         description="Tally of connections, requests, bytes and errors. Null for a server that is not ours.",
     )
+    counts: dict[str, Any] | None = Field(
+        {},
+        description="Counts by name that a server that is not ours wrote to its descriptor COUNTS_FD. Null for our servers, and if it wrote none.",
+    )
     workers: list[int] | None = Field(
         None,
         description="Connections served by each worker of the pool. Null without a pool.",

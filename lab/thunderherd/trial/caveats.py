@@ -32,6 +32,7 @@ from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import extrapolated, percent
 from thunderherd.trial.busy_polling import OF_SERVER
 from thunderherd.trial.counters import scaled_in_words, scaled_of_sides, unavailable_of_sides
+from thunderherd.trial.faults import REQUESTS
 from thunderherd.trial.observation import UNKNOWN
 
 __all__ = [
@@ -170,7 +171,7 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             ready = next((each.ready for each in trials if _base(each) == base and each.ready), None)
             known = ready is not None and ready.cpu_source != UNKNOWN
             running.setdefault(known, []).append(contender.foreign.url)
-        if contender.load.client is None:
+        if contender.load.client is None and not _counts_requests(base, trials):
             without.append(contender.label if contender.sweep is None else base)
     for known, urls in running.items():
         whose = "that of the processes that listen there" if known else "unavailable"
@@ -279,6 +280,12 @@ def _bytes_per_request(base: str, trials: Sequence[TrialRecord]) -> float | None
     tallies = [load.tally for trial in trials if _base(trial) == base and trial.valid for load in trial.loads]
     requests = sum(each.requests for each in tallies)
     return sum(each.bytes_received for each in tallies) / requests if requests else None
+
+
+def _counts_requests(base: str, trials: Sequence[TrialRecord]) -> bool:
+    """True if a server that is not ours counted its requests itself in every trial that it ended."""
+    ended = [each.summary.counts or {} for each in trials if _base(each) == base and each.summary]
+    return bool(ended) and all(REQUESTS in counts for counts in ended)
 
 
 LEAST = 0.05

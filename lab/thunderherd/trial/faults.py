@@ -17,6 +17,8 @@ from thunderherd.trial.observation import Observation, less, read_late, stands_l
 NO_WINDOW = "load: it ends by time but reported no window"
 RESET = "reset"
 """The server's error if a client closes a connection before it has read the reply."""
+REQUESTS = "requests"
+"""The count of a server that is not ours that is compared with that of its clients."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
 
 
@@ -28,6 +30,7 @@ def faults_of(seen: Observation) -> list[str]:
         *validity_faults(seen),
         *_server_faults(seen),
         *_tally_faults(seen),
+        *_own_counts_faults(seen),
         *_account_faults(seen),
         *_figure_faults(seen),
     ]
@@ -125,6 +128,20 @@ def _ended_by_reset(seen: Observation) -> int:
     if seen.contender.load.settings.get(CLOSING) != BY_RESET:
         return 0
     return sum(load.tally.connections for load in (*seen.warm_up, *seen.loads))
+
+
+def _own_counts_faults(seen: Observation) -> Iterator[str]:
+    """Check that a server that is not ours counted the requests of its clients over its whole life."""
+    counts = (seen.summary.counts if seen.summary else None) or {}
+    if REQUESTS not in counts:
+        return
+    loads = (*seen.warm_up, *seen.loads)
+    sent = sum(load.tally.requests for load in loads)
+    # The server may have answered what was sent again, in flight at the end, or given up by its client.
+    spare = sum(load.tally.sent_again + sum(load.tally.errors.values()) for load in loads)
+    spare += _in_flight(seen, int(seen.contender.load.settings.get(PIPELINE, 1)))
+    if not sent <= counts[REQUESTS] <= sent + spare:
+        yield f"server counted {counts[REQUESTS]} requests, its clients {sent}"
 
 
 def _account_faults(seen: Observation) -> Iterator[str]:

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +25,7 @@ use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
 use crate::net::address::{self, Address};
 use crate::net::socket_diagnosis::Ends;
 use crate::runs::serve::cpu_time::CpuTime;
+use crate::runs::serve::own_counts::{self, OwnCountsReader};
 use crate::runs::serve::supervision::{self, Ending, Supervised, line};
 use crate::sys::clock;
 use crate::sys::descriptor;
@@ -85,15 +86,20 @@ fn run_command(plan: &Plan) -> Result<ExitCode> {
     }))?;
     let ending = supervision::watch(&mut hosted, &signals, true)?;
     let left = hosted.end()?;
-    let died = hosted.fault(ending, left);
+    let (counts, unreadable) = match hosted.own_counts.counts() {
+        Ok(counts) => (counts, None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let died = hosted.fault(ending, left).or(unreadable);
     let used = process::usage_of_children()?;
-    line(&Line::Summary(Summary {
+    line(&Line::Summary(Box::new(Summary {
         cpu_ns: hosted.cpu_time.read()?.unwrap_or_default(),
         used: (&used).into(),
         server_process: None,
         dead_children: None,
         max_resident_kib: used.max_resident_kib,
         tally: None,
+        counts,
         workers: None,
         listen_drops: None,
         readout: hosted.counting.read()?,
@@ -101,7 +107,7 @@ fn run_command(plan: &Plan) -> Result<ExitCode> {
         account_fault: None,
         connection: None,
         died,
-    }))?;
+    })))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -112,6 +118,7 @@ struct Hosted {
     cpu_time: CpuTime,
     counting: Counting,
     output: Arc<Mutex<Output>>,
+    own_counts: OwnCountsReader,
     /// True if every process was reaped, so that process ids may be reused.
     ended: bool,
 }
@@ -125,10 +132,11 @@ impl Hosted {
         process::count_reaped(reaped);
         let (gate, opener) = descriptor::pipe()?;
         let (from_child, to_parent) = descriptor::pipe()?;
+        let (counts_from_child, counts) = descriptor::pipe()?;
         let child = process::fork(|| {
             descriptor::close_inherited(&opener);
             descriptor::close_inherited(signals);
-            become_command(&words, address, &gate, to_parent)
+            become_command(&words, address, &gate, to_parent, &counts)
         })
         .context("the command could not be forked (ulimit -u)")?;
         process::lead_group(child)?;
@@ -136,10 +144,11 @@ impl Hosted {
         let cpu_time = CpuTime::of_foreign(child, reaped);
         let counting = Counting::begin(&plan.counters, Subject::new(tree, Some(Ends::of_server(address.port()))));
         let output = Arc::default();
-        // From here on this process has a second thread, which only reads.
+        // From here on this process has further threads, which only read.
         read_all(from_child, Arc::clone(&output), child);
+        let own_counts = OwnCountsReader::new(counts_from_child);
         descriptor::write(opener.as_fd(), b"\n")?;
-        Ok(Hosted { child, address, cpu_time, counting, output, ended: false })
+        Ok(Hosted { child, address, cpu_time, counting, output, own_counts, ended: false })
     }
 
     /// Waits until the command accepts connections, or has printed its line.
@@ -270,7 +279,7 @@ fn filled_in(command: &[OsString], address: SocketAddr) -> Vec<OsString> {
 }
 
 /// Waits at the gate, and becomes the command. Returns only if that fails.
-fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, output: OwnedFd) -> i32 {
+fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, output: OwnedFd, counts: &OwnedFd) -> i32 {
     const NOT_STARTED: i32 = 127;
     // Without the byte, the supervisor has given up, and prints the reason.
     if descriptor::read(gate.as_fd(), &mut [0]).unwrap_or(0) == 0 {
@@ -280,6 +289,9 @@ fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, outpu
         Ok(errors) => errors,
         Err(_) => return NOT_STARTED,
     };
+    if descriptor::keep_over_exec(counts).is_err() {
+        return NOT_STARTED;
+    }
     let mut shown = std::fs::File::from(match output.try_clone() {
         Ok(shown) => shown,
         Err(_) => return NOT_STARTED,
@@ -288,6 +300,7 @@ fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, outpu
         .args(&words[1..])
         .env("PORT", address.port().to_string())
         .env("HOST", address.ip().to_string())
+        .env(own_counts::VARIABLE, counts.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(errors)

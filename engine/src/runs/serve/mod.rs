@@ -6,6 +6,7 @@
 pub mod cpu_time;
 pub mod host;
 pub mod listener;
+mod own_counts;
 mod report;
 mod supervision;
 
@@ -227,6 +228,7 @@ impl<'a> Supervisor<'a> {
             }),
             max_resident_kib: whole.max_resident_kib,
             tally: Some(self.tally.counts()),
+            counts: None,
             workers: self.tally.connections_by_worker(),
             listen_drops: Some(self.listen_drops()?),
             readout: self.counting.read()?,
@@ -239,7 +241,7 @@ impl<'a> Supervisor<'a> {
 
     fn print_summary(&self, summary: &Summary) -> Result<()> {
         if self.plan.control {
-            return line(&Line::Summary(summary.clone()));
+            return line(&Line::Summary(Box::new(summary.clone())));
         }
         say(&report::in_words(summary, self.plan.way, &self.plan.counters, self.descriptor_limit))
     }

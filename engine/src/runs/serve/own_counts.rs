@@ -1,0 +1,79 @@
+//! What a server that is not ours counts itself: lines that it writes to a descriptor, of which the last one counts.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Environment variable with the number of the descriptor.
+pub const VARIABLE: &str = "COUNTS_FD";
+/// Time for the last line to be read once every process of the server has ended.
+const LAST: Duration = Duration::from_secs(1);
+/// Most bytes of a line.
+const LONGEST: u64 = 1 << 16;
+
+/// Counts by name, such as `requests`.
+pub type OwnCounts = BTreeMap<String, u64>;
+
+/// Lines that a server writes.
+pub struct OwnCountsReader {
+    read: Receiver<Result<Option<OwnCounts>, String>>,
+}
+
+impl OwnCountsReader {
+    /// Begins to read, in a thread of its own.
+    pub fn new(from: OwnedFd) -> Self {
+        let (to, read) = channel();
+        std::thread::spawn(move || to.send(last_line(std::fs::File::from(from))));
+        OwnCountsReader { read }
+    }
+
+    /// Returns the counts once every process of the server has ended. `None` if it wrote no line.
+    pub fn counts(&self) -> Result<Option<OwnCounts>, String> {
+        let open = || format!("a process that it did not start has its {VARIABLE} open");
+        self.read.recv_timeout(LAST).unwrap_or_else(|_| Err(open()))
+    }
+}
+
+/// Reads to the end, and returns the counts of the last line.
+fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
+    let mut from = BufReader::new(from);
+    let mut last = None;
+    loop {
+        let mut line = Vec::new();
+        match (&mut from).take(LONGEST).read_until(b'\n', &mut line) {
+            Err(_) | Ok(0) => break,
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => last = Some(line),
+        }
+    }
+    let Some(line) = last else { return Ok(None) };
+    serde_json::from_slice(&line).map(Some).map_err(|_| {
+        let shown: String = String::from_utf8_lossy(line.trim_ascii()).chars().take(80).collect();
+        format!("its last line at {VARIABLE} is no JSON object of whole numbers: {}", shown.escape_debug())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts() {
+        let counts = last_line(&b"{\"requests\": 1}\n\n{\"requests\": 20, \"cached\": 3}\n\n"[..]).unwrap().unwrap();
+        assert_eq!(counts, OwnCounts::from([("cached".to_owned(), 3), ("requests".to_owned(), 20)]));
+        assert_eq!(last_line(&b""[..]).unwrap(), None);
+    }
+
+    #[test]
+    fn other_lines_are_faults() {
+        let long = vec![b'1'; 3 * LONGEST as usize];
+        for line in
+            [&b"12"[..], b"{\"requests\": -1}", b"{\"requests\": 1.5}", b"\xff\x1b[31m", b"{\"requests\": 1", &long]
+        {
+            let fault = last_line(line).unwrap_err();
+            assert!(fault.len() < 300 && !fault.contains('\x1b'), "{fault}");
+        }
+    }
+}
