@@ -270,12 +270,12 @@ def test_a_run_keeps_its_version_and_what_its_program_is(tmp_path: Path) -> None
     assert "client.py" in kept["command"] and len(kept["sha256"]) == 64
 
 
-def test_a_profiled_trial_has_the_samples_of_its_server(tmp_path: Path) -> None:
+def test_a_profiled_trial_has_the_samples_of_both_sides(tmp_path: Path) -> None:
     if client.profile_check().reason is not None:
         pytest.skip("no sampling on this machine")
     files = ProfileFiles(tmp_path, 499, "cpu-clock")
     found = with_samples(run(study(tmp_path, own()), profiles=files), files)
-    assert not found.valid or set(found.profiles) == {"server"}
+    assert not found.valid or set(found.profiles) == {"server", "client"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")

@@ -219,7 +219,7 @@ def limit_lines(
     given = dict(settings or {})
     declared = by_name(catalogue(engine).limit_settings)
     words = ["limits", *names, *place_flags(cpus, None), *setting_flags(given, declared)]
-    process = EngineProcess(_command(engine, words, (), False), "engine limits", control=False)
+    process = EngineProcess(engine_command(engine, words, (), False), "engine limits", control=False)
     try:
         requested = given.get("duration", defaults(declared).get("duration", 0))
         extra = 4 * int(requested) / 1e9
@@ -402,7 +402,7 @@ class Server(_Controlled):
             "--control", *place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
         ]  # fmt: skip
         super().__init__(
-            _command(engine, words, counters, whole_life, sampling),
+            engine_command(engine, words, counters, whole_life, sampling),
             f"server {design}",
             whole_life=whole_life,
             sampled=sampling is not None,
@@ -445,7 +445,7 @@ class ForeignServer(_Controlled):
             "host", "--listen", address, *place_flags(cpus, network_namespace),
             *(["--ready-line", ready_line] if ready_line else []), *([] if command else ["--running"]),
         ]  # fmt: skip
-        line = _command(engine, words, counters, False, sampling)
+        line = engine_command(engine, words, counters, False, sampling)
         super().__init__(
             [*line, *(["--", *command] if command else [])],
             f"server {name}",
@@ -482,7 +482,7 @@ class NamespaceHolder(_Held):
         names = ["--sysctls", ",".join(sysctls)] if sysctls else []
         own = catalogue(engine).namespace if settings else None
         flags = setting_flags(settings, by_name(own.settings if own else ()))
-        self._command = _command(engine, ["namespace", *names, *flags], (), False)
+        self._command = engine_command(engine, ["namespace", *names, *flags], (), False)
 
     def __enter__(self) -> Self:
         self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
@@ -583,7 +583,7 @@ def start_load(
         *way_flags(primitive, receive), *place_flags(cpus, network_namespace),
         *_flags_of_ends(settings, engine),
     ]  # fmt: skip
-    command = _command(engine, words, counters, whole_life, sampling)
+    command = engine_command(engine, words, counters, whole_life, sampling)
     return LoadProcess(command, workload, whole_life=whole_life, sampled=sampling is not None)
 
 
@@ -595,7 +595,7 @@ def way_flags(primitive: str | None = None, receive: str | None = None) -> list[
     ]
 
 
-def _command(
+def engine_command(
     engine: Path | None,
     words: Sequence[str],
     counters: Sequence[str],

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from thunderherd.engine.client import find_engine, place_flags
+from thunderherd.engine.client import PROFILE_SECONDS, Sampling, engine_command, place_flags
 from thunderherd.engine.client_outputs import ClientOutput, UnreadableError, parsed
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
@@ -63,6 +63,7 @@ class ForeignLoad:
         network_namespace: str | None = None,
         cpus: Sequence[int] | None = None,
         counters: Sequence[str] = (),
+        sampling: Sampling | None = None,
         engine: Path | None = None,
     ) -> None:
         self.command, self.parser = list(command), parser
@@ -71,12 +72,11 @@ class ForeignLoad:
         self._output = b""
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._ended = False
-        counted = ["--count", ",".join(counters)] if counters else []
-        place = place_flags(cpus, network_namespace)
-        words = [str(engine or find_engine()), "generate", *counted, *place, "--parent", str(os.getpid())]
+        words = ["generate", *place_flags(cpus, network_namespace)]
+        self._end_seconds = KILL_SECONDS + (PROFILE_SECONDS if sampling else 0)
         try:
             self._popen = subprocess.Popen(
-                [*words, "--", *command],
+                [*engine_command(engine, words, counters, False, sampling), "--", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -94,7 +94,7 @@ class ForeignLoad:
         """Return its result; raise `ClientError` if it has none within `seconds`. Nothing is left running."""
         try:
             self._read(time.monotonic() + seconds, seconds)
-            life = self._life(time.monotonic() + KILL_SECONDS)
+            life = self._life(time.monotonic() + self._end_seconds)
             if life.status != 0:
                 ended = -(life.status - 128) if life.status > 128 else life.status
                 raise ClientError(
@@ -138,7 +138,9 @@ class ForeignLoad:
         except subprocess.TimeoutExpired:
             raise ClientError(f"{self._name} closed its output and did not end", "client.not_ended") from None
         output, account, line = self._output.rpartition(ACCOUNT)
-        if not account or not line.endswith(b"}\n"):
+        # The line of a profile follows.
+        line, end, _ = line.partition(b"\n")
+        if not account or not end:
             raise ClientError(f"{self._name} was not started{self._note()}", "client.not_started")
         self._output = output
         return understand(Life, (account + line).decode(errors="replace"), f"the life of {self._name}")

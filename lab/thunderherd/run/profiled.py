@@ -65,11 +65,9 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
     record = in_time(record)
     if not record.valid:
         return ProfiledTrial(**dict(record))
-    # A load generator that is not ours is not sampled.
-    of_clients = [files.of_load(place).output for place in range(len(record.loads))]
     sides: dict[Side, list[Path]] = {
         "server": [files.of_server().output],
-        "client": [path for path in of_clients if path.exists()],
+        "client": [files.of_load(place).output for place in range(len(record.loads))],
     }
     window = window_of(record)
     try:

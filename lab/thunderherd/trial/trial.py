@@ -291,7 +291,7 @@ class _Trial:
         values = {**load.placeholders, HOST: host, PORT: port, SECOND_PORT: self.second_port}
         with contextlib.ExitStack() as started:
             generators: list[ForeignLoad] = []
-            for _ in range(load.processes):
+            for place in range(load.processes):
                 generators.append(
                     ForeignLoad(
                         [filled(word, values) for word in load.client.command],
@@ -305,6 +305,7 @@ class _Trial:
                         network_namespace=self.site.client_namespace,
                         cpus=self.contender.lab.client_cpus,
                         counters=self.counters,
+                        sampling=self.profiles.of_load(place) if self.profiles else None,
                         engine=self.engine,
                     )
                 )

@@ -268,6 +268,33 @@ fn nothing_is_left_of_a_count_that_was_killed() {
     }
 }
 
+/// A load generator that is not ours, as a shell command.
+fn generated(script: &str) -> Gated {
+    Gated::start(engine().args(["generate", "--count", "context_switches", "--", "sh", "-c", script]))
+}
+
+#[test]
+fn what_a_load_generator_leaves_is_killed_and_counted() {
+    // A session and an environment of its own hide a process from a search by either.
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exec sleep 600";
+    let counted =
+        generated(&format!("setsid env -i sh -c '{busy}' & echo '{{\"line\":\"pid\",\"pid\":'$!'}}'; sleep 2; exit 3"));
+    let left = number_of(&counted.line("pid"), "pid") as i32;
+    let (life, status) = counted.end("life");
+    assert_eq!((status, &life["status"]), (Some(3), &json!(3)), "{life}");
+    assert!(!process::lives(left), "{left}");
+    assert!(number_of(&life, "user_ns") > 20_000_000, "the process that was killed is counted: {life}");
+}
+
+#[test]
+fn a_load_generator_that_ignores_a_signal_is_killed() {
+    let counted = generated("trap '' TERM; echo '{\"line\":\"deaf\"}'; while :; do sleep 600; done");
+    counted.line("deaf");
+    process::signal(counted.id(), Signal::SIGTERM);
+    let (life, status) = counted.end("life");
+    assert_eq!((status, &life["status"]), (Some(137), &json!(137)), "{life}");
+}
+
 #[test]
 fn a_command_that_was_killed_is_counted_to_its_end() {
     let counted = serve_counted("prefork");
