@@ -36,7 +36,7 @@ LONGEST = (
     "statistics/test_crossings_simulation", "repository/test_kept_reports",
     "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",
     "judge/summary/test_bounds", "trial/test_namespaces", "trial/test_foreign_pairs", "trial/test_trial",
-    "trial/test_forms", "trial/test_client_trials", "run/test_interrupted", "run/test_runner",
+    "trial/test_forms", "trial/test_load_generator_trials", "run/test_interrupted", "run/test_runner",
     "run/test_follow", "studies/test_erss_hw4", "studies/test_self_test", "studies/test_cse638_pa02",
     "studies/test_cse232_a2", "doctor/test_doctor", "repository/test_classroom",
     "repository/test_packaging", "engine/test_foreign_servers", "grade/test_grade",

@@ -74,7 +74,7 @@ def test_the_engine_lists_what_its_files_and_rows_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
-    ("engine.client_outputs", "bytes"): "a key of the JSON that a load generator prints",
+    ("engine.outputs.parsers", "bytes"): "a key of the JSON that a load generator prints",
     ("engine.outputs.sockets", "bytes"): "likewise",
     ("search.knee_study", "open"): "a rate is what only this load keeps to, and what a knee is looked for on",
     (

@@ -25,7 +25,7 @@ BOTH = [(study, base) for study, names in PROGRAMS.items() for base in names]
 @pytest.mark.parametrize("study", PROGRAMS)
 def test_every_program_of_the_study_is_tested_here(study: str, use_engine: Path) -> None:
     found = load_study(study, "full", (), client.catalogue())
-    named = {each.base for each in found.contenders if each.load.client} | {*found.absent}
+    named = {each.base for each in found.contenders if each.load.generator} | {*found.absent}
     assert {name.partition("@")[0] for name in named} <= {*PROGRAMS[study]}
 
 

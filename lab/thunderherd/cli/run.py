@@ -147,7 +147,7 @@ def _refuse_commands(study: Study) -> None:
     named = [
         (each.base, foreign.command)
         for each in study.contenders
-        for foreign in (each.foreign, each.load.client)
+        for foreign in (each.foreign, each.load.generator)
         if foreign is not None and foreign.command
     ]
     if not named or study.path in bundled_studies().values():

@@ -87,7 +87,7 @@ def _servers(study: Study) -> dict[Tested, list[Contender]]:
 def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
     for each in study.contenders:
         server = each.foreign
-        if server is None or each.load.client is not None:
+        if server is None or each.load.generator is not None:
             continue
         path = each.load.settings.get(PATH)
         values = each.load.placeholders

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from thunderherd.engine.client import PROFILE_SECONDS, Sampling, engine_command, place_flags
-from thunderherd.engine.client_outputs import ClientOutput, UnreadableError, parsed
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
 from thunderherd.engine.outputs.base import Direction
+from thunderherd.engine.outputs.parsers import LoadGeneratorOutput, UnreadableError, parsed
 from thunderherd.engine.process import KILL_SECONDS, EngineError, ending_in_words, one_line, understand
 
 LARGEST_OUTPUT = 1 << 20
@@ -37,7 +37,7 @@ BYTES: Mapping[Direction | None, str] = {
 """The direction of a stream, or none → the count of the clients that has its bytes."""
 
 
-class ClientError(EngineError):
+class LoadGeneratorError(EngineError):
     """A load generator that failed. The message ends with the code in brackets."""
 
     def __init__(self, message: str, code: str) -> None:
@@ -86,25 +86,25 @@ class ForeignLoad:
             )
         except OSError as error:
             self._errors.close()
-            raise ClientError(
-                f"{self._name} cannot be started: {error.strerror}", "client.not_started"
+            raise LoadGeneratorError(
+                f"{self._name} cannot be started: {error.strerror}", "load_generator.not_started"
             ) from None
 
     def wait(self, seconds: float) -> LoadResult:
-        """Return its result; raise `ClientError` if it has none within `seconds`. Nothing is left running."""
+        """Return its result, or raise `LoadGeneratorError` after `seconds`. Nothing is left running."""
         try:
             self._read(time.monotonic() + seconds, seconds)
             life = self._life(time.monotonic() + self._end_seconds)
             if life.status != 0:
                 ended = -(life.status - 128) if life.status > 128 else life.status
-                raise ClientError(
-                    f"{self._name} failed: {ending_in_words(ended)}{self._note()}", "client.failed"
+                raise LoadGeneratorError(
+                    f"{self._name} failed: {ending_in_words(ended)}{self._note()}", "load_generator.failed"
                 )
             try:
                 output = parsed(self.parser, self._output.decode(errors="replace"))
             except UnreadableError as error:
-                raise ClientError(
-                    f"{self._name}: {error} in its output{self._note()}", "client.unreadable_output"
+                raise LoadGeneratorError(
+                    f"{self._name}: {error} in its output{self._note()}", "load_generator.unreadable_output"
                 ) from None
             return self._result(output, life)
         finally:
@@ -118,7 +118,9 @@ class ForeignLoad:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise ClientError(f"{self._name} did not end within {seconds:.0f} s", "client.not_ended")
+                    raise LoadGeneratorError(
+                        f"{self._name} did not end within {seconds:.0f} s", "load_generator.not_ended"
+                    )
                 if selector.select(min(left, 0.1)):
                     piece = os.read(self._popen.stdout.fileno(), 65536)
                     if not piece:
@@ -126,9 +128,9 @@ class ForeignLoad:
                     self._output += piece
                 printed = len(self._output) + os.fstat(self._errors.fileno()).st_size
                 if printed > LARGEST_OUTPUT + LONGEST_ACCOUNT:
-                    raise ClientError(
+                    raise LoadGeneratorError(
                         f"{self._name} printed more than {LARGEST_OUTPUT >> 20} MiB",
-                        "client.too_much_output",
+                        "load_generator.too_much_output",
                     )
 
     def _life(self, deadline: float) -> Life:
@@ -136,22 +138,26 @@ class ForeignLoad:
         try:
             self._popen.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise ClientError(f"{self._name} closed its output and did not end", "client.not_ended") from None
+            raise LoadGeneratorError(
+                f"{self._name} closed its output and did not end", "load_generator.not_ended"
+            ) from None
         output, account, line = self._output.rpartition(ACCOUNT)
         # The line of a profile follows.
         line, end, _ = line.partition(b"\n")
         if not account or not end:
-            raise ClientError(f"{self._name} was not started{self._note()}", "client.not_started")
+            raise LoadGeneratorError(
+                f"{self._name} was not started{self._note()}", "load_generator.not_started"
+            )
         self._output = output
         return understand(Life, (account + line).decode(errors="replace"), f"the life of {self._name}")
 
-    def _result(self, output: ClientOutput, life: Life) -> LoadResult:
+    def _result(self, output: LoadGeneratorOutput, life: Life) -> LoadResult:
         """Return its result as one of our loads reports it. Its time ends with the process."""
         started_ns = life.started_monotonic_ns or 0
         ended_ns = started_ns + life.elapsed_ns
         counts = {name: 0 for name in Tally.model_fields if name != "errors"}
         counts |= {"requests": output.requests or 0, BYTES[output.direction]: output.bytes or 0}
-        errors = {"client": output.errors} if output.errors else {}
+        errors = {"load_generator": output.errors} if output.errors else {}
         return LoadResult.model_validate(
             {
                 "schema": SCHEMA,
@@ -199,7 +205,7 @@ class ForeignLoad:
             self._errors.close()
 
 
-def _latency(output: ClientOutput) -> Latency | None:
+def _latency(output: LoadGeneratorOutput) -> Latency | None:
     """Return its latencies; None if it reports none."""
     if not output.latency:
         return None

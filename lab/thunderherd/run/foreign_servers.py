@@ -57,8 +57,8 @@ def _programs(study: Study) -> Iterator[tuple[str, Foreign]]:
     for contender in study.contenders:
         if contender.foreign is not None:
             yield contender.base, contender.foreign
-        if contender.load.client is not None:
-            yield f"{contender.base} load", contender.load.client
+        if contender.load.generator is not None:
+            yield f"{contender.base} load", contender.load.generator
 
 
 DONE = ".built"

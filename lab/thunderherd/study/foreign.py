@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client_outputs import PARSERS
+from thunderherd.engine.outputs.parsers import PARSERS
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
@@ -24,7 +24,7 @@ from thunderherd.toml.file import KeyPath, Problems, show
 KEYS = ("command", "url")
 """The keys that name a server that is not ours."""
 OF_COMMANDS = ("directory", "environment", "ready_line", "build", "version", "install")
-OF_CLIENTS = tuple(key for key in OF_COMMANDS if key != "ready_line")
+OF_LOAD_GENERATORS = tuple(key for key in OF_COMMANDS if key != "ready_line")
 OF_DESIGNS = ("primitive", "receive", "settings")
 """The keys of a contender that only our servers have."""
 
@@ -106,11 +106,11 @@ def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems)
         problems.add(each.where(key), problem)
 
 
-def check_client(each: Configuration, problems: Problems) -> None:
+def check_load_generator(each: Configuration, problems: Problems) -> None:
     """Check the keys of a load generator that is not ours."""
     table, kind = each.load, KINDS.get(each.lab.kind)
     if table.command is None:
-        for key in ("parser", *OF_CLIENTS):
+        for key in ("parser", *OF_LOAD_GENERATORS):
             if getattr(table, key):
                 message = f"the load has {key} without a command"
                 problems.add(
@@ -183,7 +183,7 @@ def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Forei
     return None
 
 
-def client_of(each: Configuration, folder: Path) -> Foreign | None:
+def load_generator_of(each: Configuration, folder: Path) -> Foreign | None:
     """Return a contender's load generator that is not ours; None if our clients are its load."""
     return _of_command(each.load, each.workload, folder) if each.load.command else None
 

@@ -103,7 +103,7 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
             yield keys or [*options.values()][:1], _in_words(answer, made)
     if not isinstance(of_load, Refused):
         largest = of_load.largest if of_load else None
-        for agreement in () if made.foreign or load.client else workload.agreements:
+        for agreement in () if made.foreign or load.generator else workload.agreements:
             if broken := agreement.broken(load.engine_settings, made.settings, largest):
                 keys = [("load", "settings", agreement.client), ("settings", agreement.service)]
                 message, hint = broken

@@ -112,7 +112,7 @@ class LoadPlan(_Resolved):
     `given` the settings that are not defaults. `files` maps paths below the study's `folder` to the SHA-256
     of the files; `named_files` maps settings to these paths.
 
-    With `client` the clients are a load generator that is not ours. Its command has placeholders for
+    With `generator` the clients are a load generator that is not ours. Its command has placeholders for
     settings (`placeholders`), of which `times` are times. `parser` reads its output.
     """
 
@@ -124,7 +124,7 @@ class LoadPlan(_Resolved):
     workload: str
     processes: int
     settings: Settings
-    client: Foreign | None = None
+    generator: Foreign | None = None
     parser: str | None = None
     warm_up_connections: int
     files: dict[str, str] = {}
@@ -156,7 +156,7 @@ class LoadPlan(_Resolved):
     @property
     def has_window(self) -> bool:
         """True if its clients report when the measured window begins and ends."""
-        return self.is_timed and self.client is None
+        return self.is_timed and self.generator is None
 
     @property
     def engine_settings(self) -> Settings:
@@ -207,7 +207,7 @@ class LoadPlan(_Resolved):
     @property
     def requests_per_trial(self) -> int | None:
         """The number of requests in the measured window, of all clients; None if not known beforehand."""
-        if self.is_timed or self.client is not None:
+        if self.is_timed or self.generator is not None:
             return None
         return self.processes * math.prod(int(self.settings[name]) for name in self.requests)
 
@@ -323,7 +323,7 @@ class Contender(_Resolved):
             "primitive": self.primitive,
             "receive": self.receive,
             **{f"settings.{name}": value for name, value in self.settings.items()},
-            "load.command": self.load.client and self.load.client.command,
+            "load.command": self.load.generator and self.load.generator.command,
             "load.primitive": self.load.primitive,
             "load.receive": self.load.receive,
             "load.processes": self.load.processes,

@@ -37,10 +37,10 @@ from thunderherd.study.file.contenders import (
 )
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study.foreign import (
-    check_client,
     check_foreign,
-    client_of,
+    check_load_generator,
     foreign_of,
+    load_generator_of,
     load_settings,
     missing_programs,
 )
@@ -320,7 +320,7 @@ class Resolver:
         check_names(form, found, self.catalogue, problems)
         for each in found:
             check_foreign(each, self.catalogue, problems)
-            check_client(each, problems)
+            check_load_generator(each, problems)
             check_taken(each, self.catalogue, problems)
             check_placeholders(each, self.catalogue, problems)
             check_measurable(each, problems)
@@ -385,8 +385,8 @@ class Resolver:
         foreign = foreign_of(each, self.catalogue, self._folder)
         settings = {} if foreign else settings
         load = self._load(each.load, each.workload, each.lab, scale, load_settings(each))
-        if client := client_of(each, self._folder):
-            load = load.model_copy(update={"client": client, "parser": each.load.parser})
+        if generator := load_generator_of(each, self._folder):
+            load = load.model_copy(update={"generator": generator, "parser": each.load.parser})
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)

@@ -171,7 +171,7 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             ready = next((each.ready for each in trials if _base(each) == base and each.ready), None)
             known = ready is not None and ready.cpu_source != UNKNOWN
             running.setdefault(known, []).append(contender.foreign.url)
-        if contender.load.client is None and not _counts_requests(base, trials):
+        if contender.load.generator is None and not _counts_requests(base, trials):
             without.append(contender.label if contender.sweep is None else base)
     for known, urls in running.items():
         whose = "that of the processes that listen there" if known else "unavailable"
@@ -181,9 +181,9 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             "only the clients' counts are checked, since these servers report none: "
             f"{', '.join(dict.fromkeys(without))}"
         )
-    workloads = {each.workload for each in foreign.values() if each.load.client is None}
+    workloads = {each.workload for each in foreign.values() if each.load.generator is None}
     compared = [
-        each.base for each in study.contenders if each.load.client is None and each.workload in workloads
+        each.base for each in study.contenders if each.load.generator is None and each.workload in workloads
     ]
     replies = {
         base: size
@@ -218,12 +218,12 @@ def client_notes(study: Study) -> Iterator[str]:
         {
             each.label if each.sweep is None else each.base: None
             for each in study.contenders
-            if each.load.client is not None and (each.foreign is None) == has_ours
+            if each.load.generator is not None and (each.foreign is None) == has_ours
         }
         for has_ours in (True, False)
     )
     if with_ours:
-        are_all = len(with_ours) > 1 and all(each.load.client is not None for each in study.contenders)
+        are_all = len(with_ours) > 1 and all(each.load.generator is not None for each in study.contenders)
         yield (
             "load generators report latency and requests themselves: "
             f"{'all contenders' if are_all else ', '.join(with_ours)}. Bytes are not compared, and the "
@@ -254,7 +254,7 @@ NOT_REPORTED = {
 
 def not_reported(contender: Contender, trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Return metric → reason, for figures that a load generator that is not ours does not report."""
-    if contender.load.client is None:
+    if contender.load.generator is None:
         return {}
     seen = [trial.metrics for trial in trials if trial.metrics is not None]
     return {

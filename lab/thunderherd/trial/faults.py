@@ -57,7 +57,7 @@ def _window_faults(seen: Observation) -> Iterator[str]:
         yield NO_WINDOW
     by_requests = [load for load in seen.loads if load.measured_by == "requests"]
     if any(load.window and not load.window.requests for load in by_requests) or (
-        seen.contender.load.client is not None and not all(load.tally.requests for load in by_requests)
+        seen.contender.load.generator is not None and not all(load.tally.requests for load in by_requests)
     ):
         yield NO_REPLY
     if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
@@ -103,7 +103,7 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
         if seen.contender.counts_requests and not sent <= counted.requests <= sent + spare:
             yield f"server counted {counted.requests} requests in the window, its clients {sent}"
         opened = sum(load.tally.connections for load in seen.loads)
-        if seen.contender.load.client is None and counted.connections != opened:
+        if seen.contender.load.generator is None and counted.connections != opened:
             yield f"server counted {counted.connections} connections in the window, its clients {opened}"
     elif not seen.contender.foreign:
         return
@@ -120,7 +120,7 @@ def _in_flight(seen: Observation, per_client: int) -> int:
     and the generator resets the connections of others.
     """
     load = seen.contender.load
-    return load.processes * load.clients * per_client if load.client is not None else 0
+    return load.processes * load.clients * per_client if load.generator is not None else 0
 
 
 def _ended_by_reset(seen: Observation) -> int:

@@ -229,7 +229,7 @@ class Observation:
             machine_seconds=outside.machine_busy_seconds,
             load_requests=requests,
             answered=answered,
-            counts_requests=self.contender.load.client is None or requests > 0,
+            counts_requests=self.contender.load.generator is None or requests > 0,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
             times=times_of(self.loads),
@@ -267,7 +267,7 @@ class Observation:
         return (
             (self.has_unknown_cpu and metric in OF_SERVER)
             or (is_foreign and metric in OF_OUR_SERVERS)
-            or (is_foreign and self.contender.load.client is not None and metric in OF_CONNECTIONS)
+            or (is_foreign and self.contender.load.generator is not None and metric in OF_CONNECTIONS)
         )
 
     def _server_seconds(self) -> float:

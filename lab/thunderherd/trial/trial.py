@@ -215,7 +215,11 @@ class _Trial:
         If neither end is ours, add to `busy` whether the server is runnable most of the time.
         """
         found, pid = settle(server), server.ready.server_pid
-        if isinstance(server, ForeignServer) and self.contender.load.client is not None and pid is not None:
+        if (
+            isinstance(server, ForeignServer)
+            and self.contender.load.generator is not None
+            and pid is not None
+        ):
             before, began_ns = runnable_ns(pid), time.monotonic_ns()
             time.sleep(BUSY_SECONDS)
             lasted_ns = time.monotonic_ns() - began_ns
@@ -283,7 +287,7 @@ class _Trial:
     def _measured(self, address: str) -> Iterator[Sequence[LoadProcess | ForeignLoad]]:
         """Start the clients of the window: ours, or a load generator that is not ours."""
         load = self.contender.load
-        if load.client is None:
+        if load.generator is None:
             with self._started(address, self._clients(), sampled=True) as running:
                 yield running
             return
@@ -294,13 +298,13 @@ class _Trial:
             for place in range(load.processes):
                 generators.append(
                     ForeignLoad(
-                        [filled(word, values) for word in load.client.command],
+                        [filled(word, values) for word in load.generator.command],
                         parser=load.parser or "",
                         workload=self.contender.workload,
                         address=address,
-                        directory=load.client.directory,
+                        directory=load.generator.directory,
                         environment={
-                            name: filled(value, values) for name, value in load.client.environment.items()
+                            name: filled(value, values) for name, value in load.generator.environment.items()
                         },
                         network_namespace=self.site.client_namespace,
                         cpus=self.contender.lab.client_cpus,

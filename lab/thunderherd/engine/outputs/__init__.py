@@ -1,1 +1,1 @@
-"""What load generators print: a parser for each program, by the kind of what it moves."""
+"""What load generators print: a parser for each program (`parsers` has the table), by what it moves."""

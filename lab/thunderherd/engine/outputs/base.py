@@ -25,7 +25,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
-class ClientOutput:
+class LoadGeneratorOutput:
     """What a load generator reports of its run.
 
     `seconds` is its length. `requests` is None if the program counts none, as one that moves a stream: then

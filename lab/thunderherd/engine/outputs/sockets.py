@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 
 from thunderherd.engine.outputs.base import (
-    ClientOutput,
     Direction,
+    LoadGeneratorOutput,
     UnreadableError,
     count,
     found,
@@ -23,7 +23,7 @@ from thunderherd.engine.outputs.base import (
 BITS = 8
 
 
-def iperf3(output: str) -> ClientOutput:
+def iperf3(output: str) -> LoadGeneratorOutput:
     """Read `iperf3 -J`: the bytes that the receiving end counted, of all streams together."""
     read = json_object(output)
     if "error" in read:
@@ -36,7 +36,7 @@ def iperf3(output: str) -> ClientOutput:
         raise UnreadableError("no single direction")
     received = part(end, "sum_received")
     direction: Direction = "to_clients" if count(test, "reverse") else "to_server"
-    return ClientOutput(
+    return LoadGeneratorOutput(
         None, 0, number(received, "seconds"), bytes=count(received, "bytes"), direction=direction
     )
 
@@ -46,7 +46,7 @@ DIRECTIONS: Mapping[str, Direction] = {"Send": "to_server", "Receive": "to_clien
 TRANSACTIONS, MEGABITS = "Trans/s", "10^6bits/s"
 
 
-def netperf(output: str) -> ClientOutput:
+def netperf(output: str) -> LoadGeneratorOutput:
     """Read netperf with `-k`: rate, time, and mean and maximum latency of transactions.
 
     Its percentiles are whole microseconds, which are left out.
@@ -57,18 +57,18 @@ def netperf(output: str) -> ClientOutput:
     if unit == TRANSACTIONS:
         times = {"mean": "MEAN_LATENCY", "maximum": "MAX_LATENCY"}
         latency = {name: _known(read, key) / 1e6 for name, key in times.items() if key in read}
-        return ClientOutput(round(rate * seconds), 0, seconds, latency=latency)
+        return LoadGeneratorOutput(round(rate * seconds), 0, seconds, latency=latency)
     if unit != MEGABITS or direction not in DIRECTIONS:
         raise UnreadableError(f"neither {TRANSACTIONS} nor {MEGABITS} in one direction")
     amount = round(rate * 1e6 * seconds / BITS)
-    return ClientOutput(None, 0, seconds, bytes=amount, direction=DIRECTIONS[direction])
+    return LoadGeneratorOutput(None, 0, seconds, bytes=amount, direction=DIRECTIONS[direction])
 
 
 OF_NEPER = {"latency_mean": "mean", "latency_max": "maximum"}
 PERCENTILES = {"latency_p50": "p50", "latency_p90": "p90", "latency_p99": "p99", "latency_p99.9": "p999"}
 
 
-def neper(output: str) -> ClientOutput:
+def neper(output: str) -> LoadGeneratorOutput:
     """Read a client of neper: transactions, or the rate at which its server received a stream.
 
     neper's rate of transactions leaves out the start, so the time is that of as many at this rate. It prints
@@ -78,12 +78,12 @@ def neper(output: str) -> ClientOutput:
     if "num_transactions" not in read:
         seconds = _known(read, "total_run_time")
         amount = round(_known(read, "remote_throughput") * seconds / BITS)
-        return ClientOutput(None, 0, seconds, bytes=amount, direction="to_server")
+        return LoadGeneratorOutput(None, 0, seconds, bytes=amount, direction="to_server")
     requests, rate = int(_known(read, "num_transactions")), _known(read, "throughput")
     if not rate:
         raise UnreadableError("no throughput")
     times = {name: _known(read, key) for key, name in (OF_NEPER | PERCENTILES).items() if key in read}
-    return ClientOutput(requests, 0, requests / rate, latency=times)
+    return LoadGeneratorOutput(requests, 0, requests / rate, latency=times)
 
 
 def _keys(output: str) -> dict[str, str]:
@@ -111,7 +111,7 @@ OF_SOCKPERF = {
 MEBIBYTE = 1 << 20
 
 
-def sockperf(output: str) -> ClientOutput:
+def sockperf(output: str) -> LoadGeneratorOutput:
     """Read sockperf: ping-pong and its relatives, or throughput, whose messages are a stream.
 
     The rate is that of sockperf's valid duration, without its warm-up. Without --full-rtt sockperf reports
@@ -120,7 +120,7 @@ def sockperf(output: str) -> ClientOutput:
     if stream := re.search(rf"{SOCKPERF}Summary: BandWidth is ([\d.]+) MBps ", output, re.MULTILINE):
         ended = found(rf"{SOCKPERF}Total of \d+ messages sent in ([\d.]+) sec", output, "number of messages")
         amount = round(float(stream[1]) * MEBIBYTE * float(ended[1]))
-        return ClientOutput(None, 0, float(ended[1]), bytes=amount, direction="to_server")
+        return LoadGeneratorOutput(None, 0, float(ended[1]), bytes=amount, direction="to_server")
     runs = [
         found(
             rf"{SOCKPERF}\[{name}\] RunTime=([\d.]+) sec;.* ReceivedMessages=(\d+)$",
@@ -145,4 +145,4 @@ def sockperf(output: str) -> ClientOutput:
         if line := re.search(rf"{SOCKPERF}---> {words} =[ \t]+([\d.]+)$", output, re.MULTILINE):
             latency[name] = float(line[1]) * factor
     errors = sum(int(each) for each in lost.groups())
-    return ClientOutput(requests, errors, requests * seconds / valid, latency=latency)
+    return LoadGeneratorOutput(requests, errors, requests * seconds / valid, latency=latency)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from thunderherd.engine.outputs.base import (
     TIME,
-    ClientOutput,
+    LoadGeneratorOutput,
     UnreadableError,
     count,
     found,
@@ -31,17 +31,17 @@ START = r"^[ \t]*"
 """The start of a line, with spaces. A pattern of any white space would read a blank output line by line."""
 
 
-def wrk(output: str) -> ClientOutput:
+def wrk(output: str) -> LoadGeneratorOutput:
     """Read wrk, which prints percentiles with --latency."""
     return _of_wrk(output, PERCENTILES)
 
 
-def wrk2(output: str) -> ClientOutput:
+def wrk2(output: str) -> LoadGeneratorOutput:
     """Read wrk2, whose latency counts from when a request was due. It prints percentiles with --latency."""
     return replace(_of_wrk(output, OF_WRK2), starts="intended")
 
 
-def _of_wrk(output: str, percentiles: Mapping[str, str]) -> ClientOutput:
+def _of_wrk(output: str, percentiles: Mapping[str, str]) -> LoadGeneratorOutput:
     """Read wrk or wrk2, whose rate is more exact than its time."""
     done = found(rf"{START}(\d+) requests in {TIME}", output, "line of requests")
     errors = sum_of(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
@@ -54,10 +54,10 @@ def _of_wrk(output: str, percentiles: Mapping[str, str]) -> ClientOutput:
             latency[name] = time_of(line[1], line[2])
     rate = float(found(rf"^Requests/sec:{GAP}([\d.]+)", output, "rate")[1])
     seconds = int(done[1]) / rate if rate > 0 else time_of(done[2], done[3])
-    return ClientOutput(int(done[1]), errors, seconds, latency=latency)
+    return LoadGeneratorOutput(int(done[1]), errors, seconds, latency=latency)
 
 
-def ab(output: str) -> ClientOutput:
+def ab(output: str) -> LoadGeneratorOutput:
     """Read ab. Its percentiles have whole milliseconds and are left out; its mean is more exact."""
     seconds = found(rf"^Time taken for tests:{GAP}([\d.]+) seconds", output, "time")
     requests = found(rf"^Complete requests:{GAP}(\d+)", output, "number of requests")
@@ -65,7 +65,7 @@ def ab(output: str) -> ClientOutput:
     errors += sum_of(rf"^Non-2xx responses:{GAP}(\d+)", output)
     mean = re.search(rf"^Time per request:{GAP}([\d.]+) \[ms\] \(mean\)$", output, re.MULTILINE)
     received = re.search(rf"^Total transferred:{GAP}(\d+) bytes", output, re.MULTILINE)
-    return ClientOutput(
+    return LoadGeneratorOutput(
         int(requests[1]),
         errors,
         float(seconds[1]),
@@ -74,7 +74,7 @@ def ab(output: str) -> ClientOutput:
     )
 
 
-def hey(output: str) -> ClientOutput:
+def hey(output: str) -> LoadGeneratorOutput:
     """Read hey, whose times are rounded to 100 microseconds."""
     seconds = found(rf"{START}Total:{GAP}([\d.]+) secs", output, "time")
     every = re.findall(rf"{START}\[(\d+)\]{GAP}(\d+) responses", output, re.MULTILINE)
@@ -91,10 +91,10 @@ def hey(output: str) -> ClientOutput:
         if line := re.search(rf"{START}{re.escape(share)}%+ in ([\d.]+) secs", output, re.MULTILINE):
             latency[name] = float(line[1])
     requests = sum(int(times) for status, times in every if status.startswith("2"))
-    return ClientOutput(requests, errors, float(seconds[1]), latency=latency)
+    return LoadGeneratorOutput(requests, errors, float(seconds[1]), latency=latency)
 
 
-def h2load(output: str) -> ClientOutput:
+def h2load(output: str) -> LoadGeneratorOutput:
     """Read h2load, which reports no percentiles."""
     ended = found(rf"^finished in {TIME}, ([\d.]+) req/s", output, "time")
     counts = found(
@@ -107,7 +107,7 @@ def h2load(output: str) -> ClientOutput:
     times = re.search(rf"^time for request:{GAP}{TIME}{GAP}{TIME}{GAP}{TIME}", output, re.MULTILINE)
     # The rate of a timed run leaves out the time of connecting.
     done, rate = int(counts[1]), float(ended[3])
-    return ClientOutput(
+    return LoadGeneratorOutput(
         int(counts[2]),
         int(counts[3]),
         done / rate if rate > 0 else time_of(ended[1], ended[2]),
@@ -122,7 +122,7 @@ AT_DEADLINE = "aborted due to deadline"
 """oha's name for requests in flight at the end of a timed run, which are no errors."""
 
 
-def oha(output: str) -> ClientOutput:
+def oha(output: str) -> LoadGeneratorOutput:
     """Read oha's --output-format json. It counts bytes of bodies only, which are left out."""
     read = json_object(output)
     summary, percentiles = part(read, "summary"), part(read, "latencyPercentiles")
@@ -132,7 +132,7 @@ def oha(output: str) -> ClientOutput:
     times = {"mean": summary.get("average"), "maximum": summary.get("slowest")}
     times |= {name: percentiles.get(key) for key, name in OF_OHA.items()}
     known = {name: value for name, value in times.items() if value is not None}
-    return ClientOutput(
+    return LoadGeneratorOutput(
         requests,
         errors,
         number(summary, "total"),
@@ -140,12 +140,12 @@ def oha(output: str) -> ClientOutput:
     )
 
 
-def vegeta(output: str) -> ClientOutput:
+def vegeta(output: str) -> LoadGeneratorOutput:
     """Read `vegeta report -type=json`. It counts bytes of bodies only, which are left out."""
     read = json_object(output)
     times = part(read, "latencies")
     requests, errors = _by_status(part(read, "status_codes"))
-    return ClientOutput(
+    return LoadGeneratorOutput(
         requests,
         errors,
         (number(read, "duration") + number(read, "wait")) / 1e9,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from thunderherd.engine.catalogue import Defaults, Way
-from thunderherd.engine.client_outputs import PARSERS
+from thunderherd.engine.outputs.parsers import PARSERS
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable

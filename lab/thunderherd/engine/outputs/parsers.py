@@ -9,21 +9,21 @@ from thunderherd.engine.outputs import sockets, web
 from thunderherd.engine.outputs.base import (
     LARGEST,
     TIMES,
-    ClientOutput,
     Direction,
+    LoadGeneratorOutput,
     UnreadableError,
     count,
     json_object,
     number,
 )
 
-__all__ = ["PARSERS", "ClientOutput", "UnreadableError", "parsed"]
+__all__ = ["PARSERS", "LoadGeneratorOutput", "UnreadableError", "parsed"]
 
 
 DIRECTION = "direction"
 
 
-def json_line(output: str) -> ClientOutput:
+def json_line(output: str) -> LoadGeneratorOutput:
     """Read one JSON object: requests, errors, seconds; optionally bytes and `TIMES` in seconds.
 
     With a direction the bytes are those of a stream, and requests are optional.
@@ -38,7 +38,7 @@ def json_line(output: str) -> ClientOutput:
     if direction not in (None, *get_args(Direction)):
         raise UnreadableError(f"no {DIRECTION}")
     is_stream = direction is not None and "requests" not in read
-    return ClientOutput(
+    return LoadGeneratorOutput(
         None if is_stream else count(read, "requests"),
         count(read, "errors"),
         number(read, "seconds"),
@@ -48,7 +48,7 @@ def json_line(output: str) -> ClientOutput:
     )
 
 
-PARSERS: Mapping[str, Callable[[str], ClientOutput]] = {
+PARSERS: Mapping[str, Callable[[str], LoadGeneratorOutput]] = {
     "wrk": web.wrk,
     "wrk2": web.wrk2,
     "ab": web.ab,
@@ -65,7 +65,7 @@ PARSERS: Mapping[str, Callable[[str], ClientOutput]] = {
 """The name of a parser in a study → the parser."""
 
 
-def parsed(parser: str, output: str) -> ClientOutput:
+def parsed(parser: str, output: str) -> LoadGeneratorOutput:
     """Read an output; raise `UnreadableError` if it is none of this parser, or has no time and no amount."""
     try:
         read = PARSERS[parser](output)

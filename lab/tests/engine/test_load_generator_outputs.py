@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.engine.client_outputs import PARSERS, ClientOutput, UnreadableError, parsed
+from thunderherd.engine.outputs.parsers import PARSERS, LoadGeneratorOutput, UnreadableError, parsed
 
 RECORDED = Path(__file__).parents[1] / "data" / "clients"
 READ: dict[str, tuple[int | None, int, float, dict[str, float]]] = {
@@ -146,7 +146,7 @@ def test_each_beginning_of_an_output_is_refused_or_read(name: str) -> None:
 def test_a_line_of_json_has_counts_and_seconds() -> None:
     line = {"requests": 5, "errors": 1, "seconds": 0.5, "bytes": 10, "p99": 0.01}
     found = parsed("json", f"{json.dumps(line)}\n")
-    assert found == ClientOutput(5, 1, 0.5, 10, {"p99": 0.01})
+    assert found == LoadGeneratorOutput(5, 1, 0.5, 10, {"p99": 0.01})
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_line_of_json_with_another_value_is_refused(change: dict[str, object])
 def test_a_line_of_json_with_a_direction_is_a_stream() -> None:
     line = {"errors": 0, "seconds": 0.5, "bytes": 10, "direction": "to_clients"}
     found = parsed("json", json.dumps(line))
-    assert found == ClientOutput(None, 0, 0.5, 10, direction="to_clients")
+    assert found == LoadGeneratorOutput(None, 0, 0.5, 10, direction="to_clients")
     assert parsed("json", json.dumps({**line, "requests": 3})).requests == 3
     for change in ({"direction": "up"}, {"direction": None}, {"direction": []}, {"bytes": None}):
         with pytest.raises(UnreadableError):

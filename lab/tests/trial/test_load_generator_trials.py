@@ -127,7 +127,7 @@ def test_a_client_of_ones_own_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [1, -100_000])
-def test_a_client_that_counts_otherwise_makes_its_trial_invalid(more: int, tmp_path: Path) -> None:
+def test_a_load_generator_that_counts_otherwise_makes_its_trial_invalid(more: int, tmp_path: Path) -> None:
     code = CLIENT.replace("asked + more", "max(1, asked + more) if more > 0 else 1")
     made = study(tmp_path, own(more))
     (tmp_path / "client.py").write_text(code)
@@ -145,22 +145,28 @@ SPAWNS = (
 )
 SLEEPS = "import time; time.sleep(600)"
 BROKEN = {
-    "exits": ("import sys; print('no such thing', file=sys.stderr); sys.exit(1)", "client.failed"),
-    "is_killed": ("import os; os.kill(os.getpid(), 9)", "client.failed"),
-    "garbage": ("print('garbage \\x00\\x1b[31m')", "client.unreadable_output"),
-    "nothing": ("", "client.unreadable_output"),
-    "floods": ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "client.too_much_output"),
-    "floods_stderr": ("import sys\nwhile True: sys.stderr.write('x' * 65536)", "client.too_much_output"),
-    "hangs": (f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}", "client.not_ended"),
-    "closes": (f"import os; os.close(1); {SLEEPS}", "client.not_ended"),
-    "leaves": ("import os; os.close(2); print('garbage')", "client.unreadable_output"),
+    "exits": ("import sys; print('no such thing', file=sys.stderr); sys.exit(1)", "load_generator.failed"),
+    "is_killed": ("import os; os.kill(os.getpid(), 9)", "load_generator.failed"),
+    "garbage": ("print('garbage \\x00\\x1b[31m')", "load_generator.unreadable_output"),
+    "nothing": ("", "load_generator.unreadable_output"),
+    "floods": ("import sys\nwhile True: sys.stdout.write('x' * 65536)", "load_generator.too_much_output"),
+    "floods_stderr": (
+        "import sys\nwhile True: sys.stderr.write('x' * 65536)",
+        "load_generator.too_much_output",
+    ),
+    "hangs": (
+        f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}",
+        "load_generator.not_ended",
+    ),
+    "closes": (f"import os; os.close(1); {SLEEPS}", "load_generator.not_ended"),
+    "leaves": ("import os; os.close(2); print('garbage')", "load_generator.unreadable_output"),
 }
 LONGEST = 1.0
 
 
 @pytest.mark.parametrize("fault", BROKEN)
 @pytest.mark.parametrize("env", [None, "None", "{}"], ids=["alone", "with_child", "with_child_without_names"])
-def test_a_broken_client_ends_its_trial_with_a_code_and_leaves_nothing(
+def test_a_broken_load_generator_ends_its_trial_with_a_code_and_leaves_nothing(
     fault: str, env: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "LOAD_SECONDS", LONGEST)
@@ -174,12 +180,12 @@ def test_a_broken_client_ends_its_trial_with_a_code_and_leaves_nothing(
     assert not left_of(mark.strip())
 
 
-def test_a_client_that_is_not_there_ends_its_trial(tmp_path: Path) -> None:
+def test_a_load_generator_that_is_not_there_ends_its_trial(tmp_path: Path) -> None:
     script = tmp_path / "gone"
     script.write_text("#!/no/such/program\n")
     script.chmod(0o755)
     (reason,) = run(study(tmp_path, ["./gone"])).invalid_reasons
-    assert reason.endswith("[client.not_started]")
+    assert reason.endswith("[load_generator.not_started]")
 
 
 def test_errors_that_a_client_reports_make_its_trial_invalid(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ def loaded(directory: Path, text: str = OWN, *overrides: str) -> Study:
 def test_a_contender_has_a_load_of_its_own(tmp_path: Path) -> None:
     found = loaded(tmp_path)
     ours, own = found.contender("ours").load, found.contender("own").load
-    assert ours.client is None and ours.has_window
-    assert own.client is not None and own.client.command[-1] == "{clients}" and own.parser == "json"
-    assert own.client.directory == tmp_path and not own.has_window
+    assert ours.generator is None and ours.has_window
+    assert own.generator is not None and own.generator.command[-1] == "{clients}" and own.parser == "json"
+    assert own.generator.directory == tmp_path and not own.has_window
     assert own.requests_per_trial is None and own.clients == 8
 
 
@@ -54,7 +54,7 @@ def test_the_load_of_a_study_is_that_of_every_contender(tmp_path: Path) -> None:
     before, _, keys = contenders.partition("[contenders.load]\n")
     text = head + load + keys + before.replace('"own"\ndesign = "epoll"', '"own"\ndesign = "prefork"')
     found = loaded(tmp_path, text)
-    assert all(each.load.client is not None for each in found.contenders)
+    assert all(each.load.generator is not None for each in found.contenders)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Pa
 def test_every_load_of_a_bundled_study_has_the_parser_of_its_program(name: str, size: str) -> None:
     found = load_study(name, size, (), client.catalogue())
     loads = {each.base: each.load for each in found.contenders}
-    foreign = {base: load for base, load in loads.items() if load.client is not None}
+    foreign = {base: load for base, load in loads.items() if load.generator is not None}
     programs = {"sh": "vegeta", "tcp_rr": "neper", "tcp_crr": "neper", "tcp_stream": "neper"}
     for load in foreign.values():
-        program = Path(load.client.command[0]).name if load.client else ""
+        program = Path(load.generator.command[0]).name if load.generator else ""
         assert load.parser == programs.get(program, program)
     assert len(foreign) < len(loads), "some loads are ours"
     left_out = [why for why in found.absent.values() if "not part of size" not in why]
@@ -239,6 +239,6 @@ def test_each_program_of_a_bundled_study_may_be_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
     found = load_study(name, "full", (), client.catalogue())
-    kept = {each.base for each in whole.contenders if not each.foreign and not each.load.client}
+    kept = {each.base for each in whole.contenders if not each.foreign and not each.load.generator}
     assert {each.base for each in found.contenders} == kept
     assert all("or give its path" not in why for why in found.absent.values())
