@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import typer
 from made.paths import ROOT
 from made.stand_in import answered
 
-from thunderherd.cli import labs
+from thunderherd import cli
+from thunderherd.cli import engine, labs
 from thunderherd.cli.main import COMMANDS, app
 from thunderherd.engine.catalogue import Catalogue, by_name, defaults
 from thunderherd.engine.client import catalogue
@@ -66,6 +68,17 @@ def test_each_option_names_its_default(name: str) -> None:
     options = [each for each in command_named(name).params if each.param_type_name == "option"]
     without = [each.name for each in options if not each.required and "(default" not in each.help]
     assert without == []
+
+
+def test_the_list_of_files_has_each_command_in_its_file() -> None:
+    listed = {
+        (file, name)
+        for file, names in re.findall(r"^(\w+)\.py +(.*?)(?:  |$)", cli.__doc__ or "", re.MULTILINE)
+        for name in names.split(", ")
+    }
+    functions = [*COMMANDS, engine.serve, engine.load, engine.count]
+    found = {(each.__module__.rpartition(".")[2], each.__name__.rstrip("_")) for each in functions}
+    assert listed == found
 
 
 def command_named(name: str) -> Any:

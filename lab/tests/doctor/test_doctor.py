@@ -20,7 +20,7 @@ from made.refusals import codes_printed
 from made.stand_in import answered
 from rich.console import Console
 
-from thunderherd.cli.doctor import page, print_page
+from thunderherd.cli.machine import page, print_page
 from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor.kernel_features import kernel_features

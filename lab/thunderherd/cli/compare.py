@@ -173,7 +173,7 @@ def compare(
         following = (("Results", str(run)), ("Study", "" if save is None else str(save)))
         print_compared(summary, make_console(), report, following)
     if open_report:
-        from thunderherd.cli.export import open_page
+        from thunderherd.cli.results import open_page
 
         open_page(report)
     return status_of(summary, most)

@@ -23,17 +23,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from thunderherd.cli.compare import compare
-from thunderherd.cli.conform import conform, grade
-from thunderherd.cli.doctor import doctor
-from thunderherd.cli.engine import EngineCommand, count, judge, load, merge, serve
+from thunderherd.cli.conform import conform
+from thunderherd.cli.engine import EngineCommand, count, load, serve
 from thunderherd.cli.explain import explain
-from thunderherd.cli.export import plot, report, summary
-from thunderherd.cli.limits import limits
+from thunderherd.cli.grade import grade
 from thunderherd.cli.list import list_
+from thunderherd.cli.loads import judge, merge
+from thunderherd.cli.machine import doctor, limits
 from thunderherd.cli.options import PROGRAM
+from thunderherd.cli.results import claims, plot, report, summary, table
 from thunderherd.cli.run import run, watch
 from thunderherd.cli.search import crossover, knee
-from thunderherd.cli.table import claims, table
 from thunderherd.errors import Problem, UserError
 
 __all__ = ["PROGRAM", "app", "main", "run_command"]

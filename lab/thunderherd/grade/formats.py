@@ -1,16 +1,17 @@
-"""Grades as Gradescope, GitHub Classroom and Classroom 50 read them."""
+"""Grades as Gradescope, GitHub Classroom and Classroom 50 read them; `FORMATS` has all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from thunderherd.errors import UserError
 from thunderherd.grade.grading import Grade, Item
 
-__all__ = ["as_classroom50", "as_github", "as_gradescope", "submission_of"]
+__all__ = ["FORMATS", "as_classroom50", "as_github", "as_gradescope", "submission_of"]
 
 GITHUB_VERSION = 1
 """The version of a runner's result that the grading reporter of GitHub Classroom reads."""
@@ -144,3 +145,26 @@ def as_classroom50(grade: Grade, submission: Mapping[str, str]) -> dict[str, Any
         "max-score": sum(each["max-score"] for each in tests),
         "tests": tests,
     }
+
+
+# All formats ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of a grade for programs, as JSON."""
+
+    made: Callable[[Grade, Mapping[str, str]], dict[str, Any]]
+    """Makes the content from a grade and the variables of the environment."""
+    check: Callable[[Mapping[str, str]], object] = lambda environment: None
+    """Raises `UserError` if the environment lacks a variable that the format needs."""
+
+
+FORMATS: Mapping[str, Format] = {
+    "gradescope": Format(lambda grade, _: as_gradescope(grade)),
+    "github": Format(lambda grade, _: as_github(grade)),
+    "classroom50": Format(
+        lambda grade, environment: as_classroom50(grade, submission_of(environment)), check=submission_of
+    ),
+}
+"""The name of a format, as --format has it → the format."""

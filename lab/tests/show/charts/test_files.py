@@ -9,7 +9,7 @@ import pytest
 from made.refusals import codes_printed
 from made.summaries.summary import summary, trials
 
-from thunderherd.cli import export
+from thunderherd.cli import results
 from thunderherd.cli.main import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts import by_name
@@ -22,7 +22,7 @@ MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
     found = summary()
-    monkeypatch.setattr(export, "ended", lambda directory: (found, trials(30)))
+    monkeypatch.setattr(results, "ended", lambda directory: (found, trials(30)))
     return found
 
 

@@ -15,7 +15,7 @@ from made.shown.pages import HOSTILE, Elements, visit
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.summary import TITLE, document, summary, trials
 
-from thunderherd.cli import export
+from thunderherd.cli import results
 from thunderherd.cli.main import run_command
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
@@ -234,9 +234,9 @@ def test_open_passes_the_file_to_the_browser(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) or len(asked) == 1)
-    assert export.open_page(tmp_path / "a report.html") == 0
+    assert results.open_page(tmp_path / "a report.html") == 0
     assert asked == [(tmp_path / "a report.html").as_uri()]
-    assert export.open_page(tmp_path / "b.html") == 1
+    assert results.open_page(tmp_path / "b.html") == 1
     assert str(tmp_path / "b.html") in capsys.readouterr().err
 
 

@@ -21,9 +21,9 @@ from made.summaries.summary import summary
 from made.summaries.sweeps import summary as sweeps_summary
 from markdown_it import MarkdownIt
 
-from thunderherd.cli import table
+from thunderherd.cli import results
 from thunderherd.cli.main import run_command
-from thunderherd.cli.table import FORMATS
+from thunderherd.cli.results import TABLE_FORMATS
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.by_name import all_tables
 from thunderherd.show.tables.formats import (
@@ -45,7 +45,7 @@ NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q w
 @pytest.fixture(params=[summary, sweeps_summary], ids=["main", "sweeps"])
 def of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Summary:
     found: Summary = request.param()
-    monkeypatch.setattr(table, "summary_of", lambda directory: found)
+    monkeypatch.setattr(results, "summary_of", lambda directory: found)
     return found
 
 
@@ -83,7 +83,7 @@ def test_every_table_is_written_in_each_format(of: Summary, capsys: pytest.Captu
     assert len(names) == len(set(names)) >= 4
     assert all(re.fullmatch(r"[\w-]+", name) for name in names)
     for name in names:
-        for form in FORMATS.values():
+        for form in TABLE_FORMATS.values():
             assert run_command(["table", "run", name, "--format", form]) == 0
             written = capsys.readouterr()
             assert written.err == ""
@@ -105,7 +105,7 @@ def test_csv_has_the_figures_of_the_summary_with_all_their_digits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = summary()
-    monkeypatch.setattr(table, "summary_of", lambda directory: found)
+    monkeypatch.setattr(results, "summary_of", lambda directory: found)
     assert run_command(["table", "run", "main", "--format", "csv"]) == 0
     frame = polars.read_csv(io.StringIO(capsys.readouterr().out))
     unit = "[s per 5,000 connections]"
@@ -124,7 +124,7 @@ def test_csv_of_a_sweep_has_a_row_for_each_point_and_contender(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = sweeps_summary()
-    monkeypatch.setattr(table, "summary_of", lambda directory: found)
+    monkeypatch.setattr(results, "summary_of", lambda directory: found)
     for sweep in found.sweeps:
         assert run_command(["table", "run", f"sweep-{sweep.name}", "--format", "csv"]) == 0
         frame = polars.read_csv(io.StringIO(capsys.readouterr().out), infer_schema_length=None)
@@ -175,7 +175,7 @@ def test_mistakes_say_what_is_allowed(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(table, "summary_of", lambda directory: summary())
+    monkeypatch.setattr(results, "summary_of", lambda directory: summary())
     assert run_command(["table", "run", *words]) == 2
     stderr = capsys.readouterr().err
     assert codes_printed(stderr) == [code] and fact in stderr

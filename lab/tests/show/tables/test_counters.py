@@ -15,7 +15,7 @@ from made.summaries.counters_by_decree import Counters
 from made.summaries.trials import made_trial
 from rich.console import Console
 
-from thunderherd.cli import table as table_command
+from thunderherd.cli import results
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import PER, SIDES
@@ -109,7 +109,7 @@ def test_run_without_counters_has_no_counter_table(small_study: Study, tmp_path:
     )  # fmt: skip
     with RunDirectory.create(tmp_path / "run", info) as directory:
         directory.finish(summary)
-    (problem,) = refused(table_command.show_table, tmp_path / "run", pairs=False, counters=True)
+    (problem,) = refused(results.show_table, tmp_path / "run", pairs=False, counters=True)
     assert problem.code == "table.no_counters" and "--set 'measure.counters=" in problem.hint
 
 
