@@ -118,7 +118,10 @@ def run_command(arguments: list[str]) -> int:
     except Exception as error:
         if not _is_engine_error(error):
             raise
-        return _complain([Problem(str(error), "engine.failed")], FAILED, as_json=as_json)
+        # Some end with their code in brackets, for the reasons of a trial.
+        code = str(getattr(error, "code", "engine.failed"))
+        problem = Problem(str(error).removesuffix(f" [{code}]"), code)
+        return _complain([problem], FAILED, as_json=as_json)
     finally:
         # If its module was never imported, no directory was made.
         if directory := sys.modules.get("thunderherd.records.directory"):

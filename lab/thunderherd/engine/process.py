@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -41,6 +42,12 @@ Line = TypeVar("Line", bound=BaseModel)
 
 class EngineError(Exception):
     """A failure of the engine during its work, which makes the trial invalid with this reason."""
+
+
+class NoRoomError(EngineError):
+    """The engine could not be started now, and may be later. The message ends with the code in brackets."""
+
+    code = "engine.not_started"
 
 
 class EngineProcess:
@@ -221,10 +228,19 @@ def ending_in_words(status: int) -> str:
         return f"killed by signal {-status}"
 
 
-def not_started(program: str | Path, error: OSError) -> UserError:
-    """Return the error to raise if the engine's program cannot be started."""
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM)
+"""Errors of a machine or control group that has no room for another process now."""
+
+
+def not_started(program: str | Path, error: OSError) -> EngineError | UserError:
+    """Return the error to raise if the engine's program cannot be started.
+
+    Another attempt can succeed if there was no room for a process: `NoRoomError`. Otherwise `UserError`.
+    """
     message = f"{program} cannot be started: {error.strerror}"
-    return UserError(message, code="engine.not_started", hint="run `make build`")
+    if error.errno in NO_ROOM:
+        return NoRoomError(f"{message}, as at a limit on processes or memory [{NoRoomError.code}]")
+    return UserError(message, code=NoRoomError.code, hint="run `make build`")
 
 
 def problem_in(stderr: str) -> Problem:
