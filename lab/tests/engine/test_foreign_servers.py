@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from made.interrupted import left_of
 
-from thunderherd.engine.client import EngineError, ForeignServer
+from thunderherd.engine.client import EngineError, ForeignServer, catalogue
 
 LISTENS = """
 import os, signal, socket, sys, time
@@ -111,6 +111,13 @@ def test_a_missing_program_is_named() -> None:
 def test_a_server_at_another_port_is_not_ready_in_time(mark: str) -> None:
     code = mark + WAITS.replace('int(os.environ["PORT"])', "0")
     with pytest.raises(EngineError, match="given port"), python(code):
+        pass
+
+
+def test_a_server_that_is_not_ready_has_the_same_reason_if_its_calls_are_counted(mark: str) -> None:
+    counters = [each.name for each in catalogue().counters if each.name == "system_calls"]
+    code = mark + WAITS.replace('int(os.environ["PORT"])', "0")
+    with pytest.raises(EngineError, match="given port"), python(code, counters=counters):
         pass
 
 

@@ -69,8 +69,9 @@ __all__ = [
     "start_load",
 ]
 
-READY_SECONDS = 15.0
-"""Time limit for a server to listen."""
+READY_SECONDS = 60.0
+"""Time limit for the report that a server listens, or why not. The engine waits 10 s for a command to listen.
+To begin and end the counting of every system call takes it seconds more, which vary."""
 SNAPSHOT_SECONDS = 15.0
 """Time limit for a snapshot: a few reads, on a machine that may be overloaded."""
 STOP_SECONDS = 15.0
