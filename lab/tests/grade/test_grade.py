@@ -349,15 +349,16 @@ def test_changes_are_counted_from_the_most_frequent_points(some_grade: Grade) ->
 # From end to end --------------------------------------------------------------------------------------------
 
 
-def test_a_real_submission_is_graded(tmp_path: Path) -> None:
+def test_a_real_submission_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cost is compared with a design's in blocks; a threshold that nothing exceeds gives all points."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.toml").write_text(
         FEW
         + "[cost]\nbudget = '15s'\n[[cost.steps]]\nat_most = 1000\npoints = 10\n[cost.load]\nclients = 2\n"
     )
     words = [
         "grade", server("none"), "--workload", "bytes", "--reference", "epoll", "--predict", "dearer",
-        "--rubric", str(tmp_path / "rubric.toml"), "--out", str(tmp_path / "run"), "--seed", "1",
+        "--rubric", str(tmp_path / "rubric.toml"), "--seed", "1",
         "--format", "gradescope", "--output", str(tmp_path / "results.json"),
     ]  # fmt: skip
     assert main.run_command(words) == 0
@@ -365,7 +366,9 @@ def test_a_real_submission_is_graded(tmp_path: Path) -> None:
     assert (found["score"], found["max_score"]) == (20, 20)
     assert found["extra_data"]["cost"]["ratio"] > 0
     assert found["extra_data"]["prediction"]["predicted"] == "dearer"
-    assert (tmp_path / "run" / "compare" / "trials.jsonl").exists()
+    (folder,) = (tmp_path / "results").iterdir()
+    assert re.fullmatch(r"grade-\d{8}-\d{6}", folder.name), "no check takes its name"
+    assert (folder / "compare" / "trials.jsonl").exists()
 
 
 @pytest.mark.parametrize("place", ["nowhere/results.json", "."])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, mean, median
 from typing import TYPE_CHECKING
@@ -47,8 +48,11 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
 
     Raise `UserError` for every mistake of the request before anything runs.
     """
+    from thunderherd.records.directory import default_directory
+
     studies, stages, budget = _checked(request)
-    directory = stages.directory
+    directory = request.out or default_directory(request.command)
+    stages = replace(stages, directory=directory)
     piloted = seed = None
     if studies.has_requests:
         pilot = studies.pilot()
@@ -63,24 +67,25 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
 
 
 def check(request: CompareRequest) -> list[str]:
-    """Return the names of the contenders; raise `UserError` for every mistake of the request."""
+    """Return the names of the contenders; raise `UserError` for every mistake. Makes no directory."""
     studies, _, _ = _checked(request)
     return [each["name"] for each in studies.contenders]
 
 
 def _checked(request: CompareRequest) -> tuple[CompareStudies, Stages, float]:
-    """Return the studies of a comparison, its stages, and its time in seconds, if there is no mistake."""
+    """Return the studies of a comparison, its stages, and its time in seconds, if there is no mistake.
+
+    Without --out the stages have no directory yet, since a grade checks the same request several times.
+    """
     from thunderherd.engine.client import catalogue
-    from thunderherd.records.directory import default_directory
 
     offered = catalogue()
     studies = CompareStudies(request, offered)
     budget = studies.budget_seconds
-    directory = request.out or default_directory(request.command)
-    stages = Stages(
-        request, offered, directory, PILOT if studies.has_requests else COMPARISON, studies.typed()
-    )
-    stages.check_place()
+    first = PILOT if studies.has_requests else COMPARISON
+    stages = Stages(request, offered, request.out or Path(), first, studies.typed())
+    if request.out is not None:
+        stages.check_place()
     sketch = Piloted("", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
     study = stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
     _check_running(request, study)
