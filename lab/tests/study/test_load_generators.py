@@ -79,6 +79,32 @@ def test_a_mistake_is_refused_in_its_line(
     assert places(problems, code) == [f"{tmp_path}/own.toml:{place}"]
 
 
+NOTHING = """
+name = "own"
+[server]
+workload = "http"
+[load]
+kind = "closed_connections"
+settings = { clients = 8, connections = "kept", duration = "2s" }
+command = ["no-such-load"]
+parser = "json"
+install = "install the load"
+[[contenders]]
+name = "ours"
+design = "epoll"
+[[contenders]]
+name = "own"
+command = ["no-such-server"]
+install = "install the server"
+"""
+
+
+def test_if_nothing_can_run_the_hint_has_what_each_contender_needs(tmp_path: Path) -> None:
+    (problem,) = refused(loaded, tmp_path, NOTHING)
+    assert problem.code == "study.nothing_to_run"
+    assert problem.hint == "install the load; for own: install the server"
+
+
 def test_a_whole_life_needs_our_clients(tmp_path: Path) -> None:
     text = OWN.replace('name = "own"\ndesign', 'name = "own"\ntrial = "whole_life"\ndesign')
     assert places(refused(loaded, tmp_path, text), "study.whole_life_of_foreign")

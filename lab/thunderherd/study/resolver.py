@@ -123,6 +123,8 @@ class Resolver:
         form = form.with_usual(catalogue.defaults)
         self.form, self.declared, self.whole = form, form, whole
         self.remainders: dict[str, dict[int, SettingValue]] = {}
+        self.remedies: dict[str, dict[str, None]] = {}
+        """Hint → the contenders that are absent until it is followed, in order."""
         if not (own := [*flat(form.sizes[size].set)]) and not overrides:
             return
         changed = deepcopy(data)
@@ -249,7 +251,7 @@ class Resolver:
             check_ports(each, made.load, local_ports(each.lab, self.catalogue), self.catalogue, problems)
         if not resolved and not len(problems):
             message = f"this machine can run no contender of size {show(self.size)}"
-            problems.add(("sizes", self.size), message, code="study.nothing_to_run")
+            problems.add(("sizes", self.size), message, code="study.nothing_to_run", hint=self._remedy())
 
     def _measure(self) -> Measure:
         """Return [measure] with the figures of the requested counters."""
@@ -357,9 +359,20 @@ class Resolver:
                 can_miss = each.table.install or each.load.install
                 if can_miss or (each.sweep and each.sweep.skip_unavailable):
                     missing.setdefault(each.name, str(problem))
+                    self.remedies.setdefault(problem.hint, {})[each.table.name] = None
                 else:
                     self.problems.add(key, problem)
         return missing
+
+    def _remedy(self) -> str:
+        """Return what the absent contenders need, each with their names unless all need it."""
+        every = {name for names in self.remedies.values() for name in names}
+        by_number = sorted(self.remedies.items(), key=lambda item: -len(item[1]))
+        return "; ".join(
+            hint if len(names) == len(every) else f"for {', '.join(names)}: {hint}"
+            for hint, names in by_number
+            if hint
+        )
 
     def _figures(self, paper: Paper) -> Iterator[PaperFigure]:
         """Yield the source's figures of the parts and points that this size runs."""
