@@ -41,8 +41,8 @@ pub struct Conformed {
     pub verdict: ConformVerdict,
     /// The right behaviour, of a case that failed or warns.
     pub expected: Option<String>,
-    /// What came instead, of a case that failed or warns; of other cases what is worth knowing.
-    pub came: Option<String>,
+    /// The behaviour of the server, of a case that failed or warns; of other cases what is worth knowing.
+    pub actual: Option<String>,
     /// Time that the case took.
     pub elapsed_ns: u64,
 }

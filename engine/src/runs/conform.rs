@@ -151,7 +151,7 @@ fn source(case: &Case) -> Option<&'static str> {
 }
 
 fn conformed(case: &Case, judged: Result<Verdict, Fault>, elapsed: Duration) -> Conformed {
-    let (verdict, expected, came) = match judged {
+    let (verdict, expected, actual) = match judged {
         Ok(Verdict::Passed) => (ConformVerdict::Passed, None, None),
         Ok(Verdict::Allowed(what)) => (ConformVerdict::Allowed, None, Some(what)),
         Ok(Verdict::NotJudged(reason)) => (ConformVerdict::NotJudged, None, Some(reason)),
@@ -166,7 +166,7 @@ fn conformed(case: &Case, judged: Result<Verdict, Fault>, elapsed: Duration) -> 
         source: source(case),
         verdict,
         expected,
-        came,
+        actual,
         elapsed_ns: elapsed.as_nanos() as u64,
     }
 }
@@ -183,8 +183,8 @@ fn in_words(line: &Conformed) -> String {
     if let Some(expected) = &line.expected {
         text += &format!("\n     expected {expected}");
     }
-    if let Some(came) = &line.came {
-        text += &format!("\n     {}{came}", if line.expected.is_some() { "came " } else { "" });
+    if let Some(actual) = &line.actual {
+        text += &format!("\n     {}{actual}", if line.expected.is_some() { "actual " } else { "" });
     }
     text + "\n"
 }

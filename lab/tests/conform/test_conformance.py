@@ -84,7 +84,7 @@ def test_the_example_of_the_documentation(
 @pytest.mark.parametrize(("fault", "workload"), [("none", "bytes"), ("none_http", "http")])
 def test_the_same_server_without_a_fault_passes(fault: str, workload: str) -> None:
     found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)
-    assert [(each.number, each.came) for each in found.of("failed", "warned", "not_judged")] == []
+    assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
 
 
 NGINX = """
@@ -108,7 +108,7 @@ def test_nginx_passes(tmp_path: Path) -> None:
     )
     (tmp_path / "run").chmod(0o755)
     found = conformance(typed_server(f"{tmp_path}/run {{port}}", "http", catalogue()), patience=PATIENCE)
-    assert [(each.number, each.came) for each in found.of("failed", "not_judged")] == []
+    assert [(each.number, each.actual) for each in found.of("failed", "not_judged")] == []
 
 
 def test_a_design_passes_with_the_stop(some_catalogue: Catalogue) -> None:
@@ -140,7 +140,7 @@ def test_the_line_of_a_failed_case_replays_it(capsys: pytest.CaptureFixture[str]
     assert main.run_command([*shlex.split(replay[1]), "--json"]) == 1
     again = json.loads(capsys.readouterr().out)
     assert again["failed"] == [1]
-    assert f"came      {again['cases'][0]['came']}" in page
+    assert f"actual    {again['cases'][0]['actual']}" in page
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert [case.find("failure") is not None for case in suite.iter("testcase")] == [True, False]
@@ -180,11 +180,11 @@ def test_a_command_that_does_not_listen_is_a_failure(capsys: pytest.CaptureFixtu
 
 @pytest.fixture
 def some_verdicts() -> Conformance:
-    def case(number: int, verdict: str, expected: str | None = None, came: str | None = None) -> Conformed:
+    def case(number: int, verdict: str, expected: str | None = None, actual: str | None = None) -> Conformed:
         known = next(each for each in cases_of() if each.number == number)
         fields = known.model_dump(include={"number", "name", "rule", "source"})
         return Conformed.model_validate(
-            {**fields, "verdict": verdict, "expected": expected, "came": came, "elapsed_ns": 1_500_000}
+            {**fields, "verdict": verdict, "expected": expected, "actual": actual, "elapsed_ns": 1_500_000}
         )
 
     return Conformance(

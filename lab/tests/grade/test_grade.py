@@ -84,7 +84,7 @@ def test_the_cost_is_not_measured_if_a_needed_case_fails(tmp_path: Path) -> None
     rubric = FEW + "[cost]\nneeds = [1, 6]\n[[cost.steps]]\nat_most = 2\npoints = 10\n"
     found = grade(assignment(tmp_path, server("ignores_half_close"), "epoll", rubric))
     assert (found.points, found.most, found.cost) == (7, 20, None)
-    assert found.items[-1].number == COST and "case 6" in dict(found.items[-1].facts)["came"]
+    assert found.items[-1].number == COST and "case 6" in dict(found.items[-1].facts)["actual"]
 
 
 def test_a_server_that_does_not_start_has_no_points(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_shown_rubric_is_a_rubric(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.fixture
 def some_grade() -> Grade:
     replay = "thunderherd conform './server {port}' --workload bytes --case 6 --seed 1"
-    facts = (("rule", "The rule."), ("expected", "a reply"), ("came", "the end"), ("replay", replay))
+    facts = (("rule", "The rule."), ("expected", "a reply"), ("actual", "the end"), ("replay", replay))
     return Grade(
         server="./server {port}",
         reference="prefork",

@@ -60,7 +60,7 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
         for case in found.failed:
             raise UserError(
                 f"fails conformance case {case.number}, {case.name}: "
-                f"expected {case.expected}; came {case.came}",
+                f"expected {case.expected}; actual {case.actual}",
                 code="conform.server_fails",
                 hint=f"replay it: {_replay(found, case.number)}; {NO_CONFORM} skips this check",
                 where=name,

@@ -51,11 +51,11 @@ def as_junit(found: Conformance) -> bytes:
             name=f"{each.number} {each.name}",
             time=f"{each.elapsed_ns / 1e9:.3f}",
         )
-        text = f"{each.rule}\nexpected: {each.expected}\ncame: {each.came}\nreplay: {found.replay(each)}"
+        text = f"{each.rule}\nexpected: {each.expected}\nactual: {each.actual}\nreplay: {found.replay(each)}"
         if each.verdict == "failed":
-            ElementTree.SubElement(case, "failure", message=f"came: {each.came}").text = text
+            ElementTree.SubElement(case, "failure", message=f"actual: {each.actual}").text = text
         elif each.verdict == "not_judged":
-            ElementTree.SubElement(case, "skipped", message=each.came or "")
+            ElementTree.SubElement(case, "skipped", message=each.actual or "")
         elif each.verdict == "warned":
             ElementTree.SubElement(case, "system-out").text = f"warning: {text}"
     ElementTree.indent(suite)

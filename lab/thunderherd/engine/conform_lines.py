@@ -58,8 +58,8 @@ class Conformed(EngineLine):
         description="What the case showed."
     )
     expected: str | None = Field(None, description="The right behaviour, of a case that failed or warns.")
-    came: str | None = Field(
+    actual: str | None = Field(
         None,
-        description="What came instead, of a case that failed or warns; of other cases what is worth knowing.",
+        description="The behaviour of the server, of a case that failed or warns; of other cases what is worth knowing.",
     )
     elapsed_ns: int = Field(description="Time that the case took.")

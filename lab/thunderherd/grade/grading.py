@@ -71,7 +71,7 @@ class Item:
     remark: str = ""
     """What is worth knowing in a few words."""
     facts: tuple[tuple[str, str], ...] = ()
-    """Of lost points: the rule, what was expected, what came, and the command that replays the case."""
+    """Of lost points: the rule, expected and actual behaviour, and the command that replays the case."""
 
     @property
     def is_full(self) -> bool:
@@ -174,7 +174,7 @@ def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade
     names = {each.number: each.name for each in cases_of(tested.workload)}
     if isinstance(found, str):
         items = [
-            Item(str(each), names[each], 0.0, rubric.points_of(each), facts=(("came", found),))
+            Item(str(each), names[each], 0.0, rubric.points_of(each), facts=(("actual", found),))
             for each in numbers
         ]
         failed = needed
@@ -212,12 +212,14 @@ def _item(case: Conformed, found: Conformance, most: float, share_if_warned: flo
     """Return the points of a case. One that cannot be judged here costs the student nothing."""
     points = {"failed": 0.0, "warned": most * share_if_warned}.get(case.verdict, most)
     facts = (
-        (("rule", case.rule), ("expected", case.expected or ""), ("came", case.came or ""),
+        (("rule", case.rule), ("expected", case.expected or ""), ("actual", case.actual or ""),
          ("replay", found.replay(case)))
         if case.verdict in ("failed", "warned") else ()
     )  # fmt: skip
     verdict = case.verdict.replace("_", " ")
-    remark = f"{verdict}: {case.came}" if case.verdict in ("allowed", "not_judged") and case.came else verdict
+    remark = (
+        f"{verdict}: {case.actual}" if case.verdict in ("allowed", "not_judged") and case.actual else verdict
+    )
     return Item(str(case.number), case.name, points, most, remark, facts)
 
 
@@ -230,7 +232,7 @@ def _with_cost(given: Grade, most: float, cost: Cost | None, points: float, why:
         ends = f" ({cost.low:.3g} to {cost.high:.3g})" if cost.high is not None else ""
         remark = f"{cost.ratio:.3g} times {given.reference}{ends}"
     name = "CPU per request against the reference"
-    lost = (("came", cost.sentence if cost else why),) if points < most else ()
+    lost = (("actual", cost.sentence if cost else why),) if points < most else ()
     item = Item(COST, name, points, most, remark, lost)
     return replace(given, items=(*given.items, item), cost=cost)
 

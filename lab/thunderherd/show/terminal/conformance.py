@@ -28,7 +28,7 @@ def answer(found: Conformance) -> str:
 
 
 def print_conformance(found: Conformance, console: Console) -> None:
-    """Prints the answer, a line for each case, and for each fault what came and how to replay it."""
+    """Prints the answer, a line for each case, and for each fault what happened and how to replay it."""
     prose(console, answer(found), style="bold")
     console.print()
     print_table(_table(found), console)
@@ -36,7 +36,7 @@ def print_conformance(found: Conformance, console: Console) -> None:
         console.print()
         source = f" ({each.source})" if each.source else ""
         prose(console, f"{_title(each)}: {each.rule}{source}.", style="bold")
-        facts = [("expected", each.expected or ""), ("came", each.came or "")]
+        facts = [("expected", each.expected or ""), ("actual", each.actual or "")]
         print_facts(console, facts, indent=2)
         console.print(f"  replay    {found.replay(each)}", soft_wrap=True)
 
@@ -60,4 +60,4 @@ def _verdict(case: Conformed) -> str:
 
 def _remark(case: Conformed) -> str:
     """Return what is worth knowing of a case that shows no fault."""
-    return (case.came or "") if case.verdict in ("allowed", "not_judged") else ""
+    return (case.actual or "") if case.verdict in ("allowed", "not_judged") else ""
