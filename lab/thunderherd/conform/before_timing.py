@@ -14,7 +14,8 @@ from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
 from thunderherd.errors import UserError
-from thunderherd.study.foreign import PATH, filled
+from thunderherd.study.file.placeholders import filled
+from thunderherd.study.foreign import PATH
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
 from thunderherd.trial.caveats import NO_CONFORM

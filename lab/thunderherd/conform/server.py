@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import ForeignServer, Server
 from thunderherd.errors import UserError
 from thunderherd.labs import loopback
-from thunderherd.study.foreign import PORT, URL, WEB_PORT, command_words, has_paths, is_command
+from thunderherd.study.file.placeholders import PORT
+from thunderherd.study.file.urls import server_url
+from thunderherd.study.foreign import URL, WEB_PORT, command_words, has_paths, is_command
 from thunderherd.study.resolved import Foreign
 from thunderherd.toml.file import show, suggest, unknown
 from thunderherd.trial.folder import filled_in
@@ -114,16 +115,10 @@ def _running(typed: str, scheme: str, workload: str | None, catalogue: Catalogue
         raise UserError(
             message, code="conform.other_scheme", hint=f"leave --workload {workload} out", where="conform"
         )
-    try:
-        parts = urlsplit(typed)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host:
+    parts = server_url(typed)
+    if parts is None:
         hint = f"such as {scheme}://127.0.0.1:8080/"
         raise UserError(f"{show(typed)} is not a URL", code="conform.invalid_url", hint=hint, where="conform")
     with_paths = has_paths(scheme, catalogue)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     usual = WEB_PORT if with_paths else found.port
-    place = f"[{host}]" if ":" in host else host
-    return Tested(typed, scheme, "url", f"{place}:{port or usual}", path if with_paths else None)
+    return Tested(typed, scheme, "url", parts.address(usual), parts.path if with_paths else None)

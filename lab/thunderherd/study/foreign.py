@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.outputs.parsers import PARSERS
@@ -17,7 +16,9 @@ from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.placeholders import BUILD, PORT, WORKLOAD, filled
 from thunderherd.study.file.tables import ContenderTable, LoadTable
+from thunderherd.study.file.urls import server_url
 from thunderherd.study.resolved import Foreign
 from thunderherd.toml.file import KeyPath, Problems, show
 
@@ -32,17 +33,11 @@ CACHED = {"__pycache__", ".git"}
 """Folders that programs write beside a server's sources."""
 RUN_FILE = "run.json"
 """The file that a folder of results has."""
-WORKLOAD, BUILD = "{workload}", "{build}"
-"""Placeholders in a command that are the same for all trials."""
 MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
 """The most files of a server's sources, and the most bytes of one, whose content decides on a new build.
 Of others it is their size and the time of their last change."""
 
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
-PORT = "{port}"
-"""The place of the port in a command."""
-SECOND_PORT = "{second_port}"
-"""The place of another free port, for a server that listens at two."""
 WEB_PORT = 80
 PATH, CHECK, COUNT = "path", "check", "count"
 """The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
@@ -155,8 +150,8 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
             "url",
             Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}"),
         )
-    parts, schemes = _split(url), [f"{each.name}://" for each in catalogue.workloads]
-    if parts is None or not parts.hostname:
+    parts, schemes = server_url(url), [f"{each.name}://" for each in catalogue.workloads]
+    if parts is None:
         such = f"such as {each.workload}://127.0.0.1:8080/"
         yield "url", Problem(f"{show(url)} is not a URL", "study.invalid_url", such)
     elif f"{parts.scheme}://" not in schemes:
@@ -165,19 +160,18 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
     elif parts.scheme != each.workload:
         message = f"{url} has scheme {parts.scheme}, but the study's workload is {each.workload}"
         yield "url", Problem(message, "study.other_scheme", f"give server.workload = {show(parts.scheme)}")
-    elif parts.path.strip("/") and not has_paths(parts.scheme, catalogue):
+    elif parts.path.partition("?")[0].strip("/") and not has_paths(parts.scheme, catalogue):
         message = f"workload {parts.scheme} has no paths, but {url} has one"
-        yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path} out")
+        yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path.partition('?')[0]} out")
 
 
 def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Foreign | None:
     """Return a contender's server that is not ours; None if it is ours. `folder` is that of the study."""
     table = each.table
-    if table.url is not None and (parts := _split(table.url)) and parts.hostname:
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    if table.url is not None and (parts := server_url(table.url)):
         workload = catalogue.workload(parts.scheme)
         usual = workload.port if workload and not has_paths(parts.scheme, catalogue) else WEB_PORT
-        return Foreign(url=table.url, address=f"{host}:{parts.port or usual}")
+        return Foreign(url=table.url, address=parts.address(usual))
     if table.command:
         return _of_command(table, each.workload, folder).model_copy(update={"ready_line": table.ready_line})
     return None
@@ -210,8 +204,8 @@ def load_settings(each: Configuration) -> dict[str, Any]:
     table = each.table
     if not is_foreign(table):
         return {}
-    parts = _split(table.url or "")
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "") if parts else "/"
+    parts = server_url(table.url or "")
+    path = parts.path if parts else "/"
     return {CHECK: COUNT, **({PATH: path} if table.url else {})}
 
 
@@ -247,11 +241,6 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
     return [filled(word, values) for word in words]
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with a value for each placeholder. Values are not searched for placeholders."""
-    return re.sub(r"\{[a-z][a-z0-9_]*\}", lambda found: values.get(found[0], found[0]), text)
-
-
 def _build_folder(build: Sequence[str], directory: Path) -> Path:
     """Return the folder for what a command builds from the files of a directory, in the user's cache."""
     digest = hashlib.sha256(repr(list(build)).encode())
@@ -284,12 +273,3 @@ def has_paths(scheme: str, catalogue: Catalogue) -> bool:
     """True for the workload of the web, whose URLs have paths, and whose port is 80 by default."""
     workload = catalogue.workload(scheme)
     return workload is not None and any(each.name == PATH for each in workload.client_settings)
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        found = urlsplit(url)
-        _ = found.port
-    except ValueError:
-        return None
-    return found

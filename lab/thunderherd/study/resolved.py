@@ -17,7 +17,7 @@ from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
-from thunderherd.study.checks.load_commands import RESERVED
+from thunderherd.study.file.placeholders import RESERVED
 from thunderherd.study.file.source_tables import PaperCountersTable, SourceCsvTable
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.source_figures import Inconsistency, notes_about

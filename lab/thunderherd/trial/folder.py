@@ -14,12 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.study.foreign import PORT, SECOND_PORT, filled
+from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled
 from thunderherd.study.resolved import Foreign
 
-__all__ = ["HOST", "Filled", "filled_in"]
-
-DIR, HOST = "{dir}", "{host}"
+__all__ = ["Filled", "filled_in"]
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ from thunderherd.labs.kind import Site
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
-from thunderherd.study.foreign import PORT, SECOND_PORT, filled
+from thunderherd.study.file.placeholders import HOST, PORT, SECOND_PORT, filled
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.resolved import Foreign
 from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of
-from thunderherd.trial.folder import HOST, filled_in
+from thunderherd.trial.folder import filled_in
 from thunderherd.trial.listener_holders import holders_of_listener
 from thunderherd.trial.load_validity import validity_warnings
 from thunderherd.trial.observation import Observation

@@ -11,18 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.placeholders import RESERVED, SECOND_PORT
 from thunderherd.toml.file import KeyPath, Problems
 
-__all__ = ["RESERVED", "check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
+__all__ = ["check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 CLIENTS, DURATION = "clients", "duration"
 """Placeholders whatever the load calls its number of clients and its length."""
-RESERVED = frozenset({"host", "port", "second_port", "dir", "workload", "build"})
-"""Placeholders that are no settings, even if a load has a setting of that name."""
 CHECK, COUNT = "check", "count"
 """The setting, and its value, of a load that compares no bytes. A command never does."""
-SECOND_PORT = "second_port"
 NOT_TAKEN, NO_SETTING = "study.setting_not_taken", "study.placeholder_without_setting"
 
 
@@ -67,12 +65,12 @@ def check_placeholders(each: Configuration, catalogue: Catalogue, problems: Prob
                 code=NO_SETTING,
                 hint=f"leave it out, or give a load.kind or workload with the setting {name}",
             )
-    if SECOND_PORT in _placeholders(each.load.command, each.load.environment) - of_server:
+    if SECOND_PORT.strip("{}") in _placeholders(each.load.command, each.load.environment) - of_server:
         problems.add(
             each.where("load", "command"),
-            f"the load's command has {{{SECOND_PORT}}}, but the server has one port",
+            f"the load's command has {SECOND_PORT}, but the server has one port",
             code=NO_SETTING,
-            hint=f"write {{{SECOND_PORT}}} into the server's command, too",
+            hint=f"write {SECOND_PORT} into the server's command, too",
         )
 
 

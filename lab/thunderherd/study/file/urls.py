@@ -1,0 +1,33 @@
+"""URLs of running servers: `WORKLOAD://HOST[:PORT][/PATH]`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+
+class ServerUrl(NamedTuple):
+    """The parts of a URL. The host of an IPv6 address is in brackets; the path has the query."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+
+    def address(self, usual_port: int) -> str:
+        """Return HOST:PORT."""
+        return f"{self.host}:{self.port or usual_port}"
+
+
+def server_url(text: str) -> ServerUrl | None:
+    """Parse a URL; return None if the text is none, or has no host."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.hostname:
+        return None
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return ServerUrl(parts.scheme, host, port, path)
