@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -265,6 +266,36 @@ def test_a_command_that_asks_for_a_version_leaves_nothing(tmp_path: Path) -> Non
     while left_of(mark) and time.monotonic() < deadline:  # a killed process takes a moment
         time.sleep(0.01)
     assert not left_of(mark)
+
+
+def test_a_version_command_that_fails_is_a_warning(tmp_path: Path) -> None:
+    fails = f"version = ['{sys.executable}', '-c', 'print(7); raise SystemExit(3)']"
+    command = f"command = ['{sys.executable}', 'server.py', '{tmp_path}/counts']\n{fails}"
+    made = study(tmp_path, "closed", COUNTED, command)
+    own = prepared(made)["own"]
+    assert (own["version"], own["warnings"]) == ("7", ["version: exit status 3"])
+    run_study(made, tmp_path / "run", seed=1)
+    summary = load(tmp_path / "run").summary
+    assert summary is not None and "own: version: exit status 3" in summary.study.notes
+
+
+def test_each_file_that_a_command_names_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 20_000)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(foreign_servers, "LARGEST_HASHED", 10_000)
+    words = ["server.py", "large", "folder", "pipe", "", "--option", "x" * 5000]
+    made = study(tmp_path, "closed", COUNTED, f"command = {[sys.executable, *words]}")
+    own = prepared(made)["own"]
+    assert own["files"] == {"server.py": hashlib.sha256(SERVER.encode()).hexdigest(), "large": None}
+
+
+def test_a_run_is_not_resumed_with_another_file_of_its_server(tmp_path: Path) -> None:
+    made = study(tmp_path, "closed", COUNTED)
+    run_study(made, tmp_path / "run", seed=1)
+    (tmp_path / "server.py").write_text(SERVER + "# changed\n")
+    (problem,) = refused(lambda: run_study(made, tmp_path / "run", seed=1, resume=True))
+    assert problem.code == "run.other_file" and "server.py" in problem.message
 
 
 def test_a_version_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

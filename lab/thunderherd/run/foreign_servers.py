@@ -25,13 +25,16 @@ BUILD_SECONDS = 600.0
 VERSION_SECONDS = 10.0
 LONGEST = 400
 """The most characters of a version or of the end of an output."""
+LARGEST_HASHED = 1 << 26
+"""The most bytes of a file of a command that is hashed."""
 
 
 def prepared(study: Study) -> dict[str, Any]:
     """Build each server and load generator that a command starts; return what a run records, by contender.
 
-    These are its command, the SHA-256 of its program, and its version. A load generator has the contender's
-    name and " load". Raise `UserError` if one cannot be built or found.
+    These are its command, the SHA-256 of its program and of the other files that its command names, and its
+    version. If its version cannot be had, `warnings` says why. A load generator has the contender's name and
+    " load". Raise `UserError` if one cannot be built or found.
     """
     found: dict[str, Any] = {}
     built: set[tuple[Path | None, tuple[str, ...]]] = set()
@@ -47,7 +50,8 @@ def prepared(study: Study) -> dict[str, Any]:
         found[name] = {
             "command": " ".join(server.command),
             "sha256": _hash(name, server.command[0]),
-            "version": _version(name, server),
+            "files": _files(server),
+            **_version(name, server),
         }
     return found
 
@@ -81,10 +85,13 @@ def _build(name: str, server: Foreign) -> None:
         (server.built / DONE).touch()
 
 
-def _version(name: str, server: Foreign) -> str | None:
+def _version(name: str, server: Foreign) -> dict[str, Any]:
+    """Return what its version command printed, and a warning if that failed."""
     if not server.version:
-        return None
-    return _end(_run(name, "version", server.version, server, VERSION_SECONDS)[1])
+        return {"version": None}
+    status, output = _run(name, "version", server.version, server, VERSION_SECONDS)
+    warnings = {"warnings": [f"version: {ending_in_words(status)}"]} if status != 0 else {}
+    return {"version": _end(output), **warnings}
 
 
 def _run(name: str, what: str, command: Sequence[str], server: Foreign, seconds: float) -> tuple[int, str]:
@@ -136,6 +143,18 @@ def _hash(name: str, program: str) -> str:
             f"{name}: no program {program}", code="run.no_program", hint="build it, or give its path"
         )
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _files(server: Foreign) -> dict[str, str | None]:
+    """Return the SHA-256 of each file that a word of the command names; None if the file is too large."""
+    found: dict[str, str | None] = {}
+    for word in server.command[1:]:
+        with contextlib.suppress(OSError, ValueError):  # a word may be no path, or too long for one
+            path = (server.directory or Path()) / word
+            if word and path.is_file():
+                is_small = path.stat().st_size <= LARGEST_HASHED
+                found[word] = hashlib.sha256(path.read_bytes()).hexdigest() if is_small else None
+    return found
 
 
 def _end(text: str) -> str:

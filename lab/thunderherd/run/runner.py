@@ -173,7 +173,7 @@ class RunState:
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
         self.limits: MachineLimits | None = None
-        self.notes = recordings.not_kept(study)
+        self.notes = [*recordings.not_kept(study), *self._warnings_of_servers()]
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:
@@ -207,6 +207,11 @@ class RunState:
                 self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
         finally:
             self.show.say(f"{RESUME}{self._resume_command()}")
+
+    def _warnings_of_servers(self) -> list[str]:
+        """Return what was wrong with the commands of servers and load generators before the first trial."""
+        servers = self.directory.info.machine.get("servers", {})
+        return [f"{name}: {why}" for name, server in servers.items() for why in server.get("warnings", ())]
 
     def _extra_trials(self) -> list[str]:
         """Return, in words, how many of the requested extra trials exist."""
@@ -441,6 +446,11 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
         "kernel": ("kernel",),
         "CPU": ("cpu", "model"),
         **{f"program of {name}": ("servers", name, "sha256") for name in info.machine.get("servers", {})},
+        **{
+            f"file {word} of {name}": ("servers", name, "files", word)
+            for name, server in info.machine.get("servers", {}).items()
+            for word in server.get("files", {})
+        },
     }.items():
         before, now = _look_up(info.machine, keys), _look_up(here, keys)
         if before != now:
