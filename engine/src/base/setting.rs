@@ -64,7 +64,7 @@ pub enum Kind {
     },
     /// A text: visible ASCII characters without spaces, unless its form allows more.
     Text {
-        /// Maximum number of characters; the minimum is 1.
+        /// Maximum number of characters; the minimum is 1, and 0 in the form [`Form::Free`].
         longest: usize,
         /// Value when none is given.
         default: &'static str,
@@ -87,7 +87,7 @@ pub enum Form {
     Mix,
     /// Lines of visible ASCII characters and spaces, or [`NONE`]. Each option adds a line.
     Lines,
-    /// Any characters, or [`NONE`].
+    /// Any characters, or none.
     Free,
 }
 
@@ -144,7 +144,7 @@ impl Setting {
             Kind::Text { longest, form: Form::Lines, .. } => {
                 format!("1 to {longest} visible ASCII characters and spaces; may be given several times")
             }
-            Kind::Text { longest, form: Form::Free, .. } => format!("1 to {longest} bytes of text"),
+            Kind::Text { longest, form: Form::Free, .. } => format!("0 to {longest} bytes of text"),
             Kind::Text { longest, .. } => format!("1 to {longest} visible ASCII characters, no spaces"),
         }
     }
@@ -176,7 +176,8 @@ impl Setting {
                     Form::Lines => byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t' | b'\n'),
                     _ => byte.is_ascii_graphic(),
                 };
-                let allowed = (1..=longest).contains(&text.len()) && text.bytes().all(is_allowed);
+                let shortest = usize::from(form != Form::Free);
+                let allowed = (shortest..=longest).contains(&text.len()) && text.bytes().all(is_allowed);
                 allowed.then(|| Value::Word(text.to_owned()))
             }
         };

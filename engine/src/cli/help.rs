@@ -170,7 +170,9 @@ fn page(whole: &Command, groups: &[Group], settings: &[Setting]) -> Command {
 fn line(arg: &Arg, words: &str, settings: &[Setting]) -> Arg {
     let id = arg.get_id().as_str();
     let default = match settings.iter().find(|setting| setting.name == id) {
-        Some(setting) => Some(catalogue::defaults(setting)).filter(|default| default != NONE),
+        Some(setting) => {
+            Some(catalogue::defaults(setting)).filter(|default| ![NONE, catalogue::EMPTY].contains(&&default[..]))
+        }
         None if arg.get_action().takes_values() => {
             arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned())
         }

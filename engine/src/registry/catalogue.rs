@@ -117,13 +117,17 @@ fn of_the_pair(option: &str) -> Option<String> {
     })
 }
 
+/// An empty text, as a shell has it.
+pub const EMPTY: &str = "''";
+
 /// Formats the default of a setting, and of loads that have another: `4; of open 64`.
 pub fn defaults(setting: &Setting) -> String {
     let other = |entry: &Entry<Load>| {
         let own = entry.item.settings.iter().find(|own| own.name == setting.name)?.default();
         (own != setting.default()).then(|| format!("; of {} {}", entry.name, setting.format(&own)))
     };
-    setting.format(&setting.default()) + &LOADS.iter().filter_map(other).collect::<String>()
+    let usual = Some(setting.format(&setting.default())).filter(|text| !text.is_empty());
+    usual.unwrap_or_else(|| EMPTY.to_owned()) + &LOADS.iter().filter_map(other).collect::<String>()
 }
 
 /// Returns all registered entries for `list --json`.

@@ -24,8 +24,8 @@ __all__ = ["check_servers", "needed_cases"]
 
 PLAIN_WORD = re.compile(r"[\w@%+=:,./{}-]+")
 """A word of a command that needs no quotes within the quotes around a command."""
-METHOD, BODIES, NO_BODY = "method", ("body", "body_file"), "none"
-"""The settings of a request's method and of its body, and the value for none."""
+METHOD, BODIES = "method", {"body": "", "body_file": "none"}
+"""The settings of a request's method, and of its body with the value of each for none."""
 
 
 def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[ConformCase]:
@@ -35,7 +35,7 @@ def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[Con
         "any_load": True,
         "kept_connections": settings.get(CONNECTIONS) == KEPT,
         "pipelining": int(settings.get(PIPELINE, 1)) > 1,
-        "request_body": any(settings.get(name, NO_BODY) != NO_BODY for name in BODIES),
+        "request_body": any(settings.get(name, none) != none for name, none in BODIES.items()),
         "head": settings.get(METHOD) == "HEAD",
     }
     return [each for each in cases if each.needed_by is not None and does[each.needed_by]]

@@ -164,7 +164,7 @@ class ChoiceSetting(_Setting):
 
 
 class TextSetting(_Setting):
-    """1 to `longest` visible ASCII characters, without spaces; some forms allow more."""
+    """`shortest` to `longest` visible ASCII characters, without spaces; some forms allow more."""
 
     kind: Literal["text"]
     longest: int
@@ -173,17 +173,22 @@ class TextSetting(_Setting):
     """Kind of content: any text, a path or "none", a distribution of sizes, a mix of requests, lines with
     spaces, or any characters."""
 
+    @property
+    def shortest(self) -> int:
+        """The fewest characters."""
+        return 0 if self.form == "free" else 1
+
     def allowed(self) -> str:
         """Describe the allowed values."""
         characters = {
             "lines": "visible ASCII characters and spaces, in lines",
             "free": "bytes of text",
         }.get(self.form, "visible ASCII characters, no spaces")
-        return f"1 to {self.longest} {characters}"
+        return f"{self.shortest} to {self.longest} {characters}"
 
     def accepts(self, value: object) -> bool:
         """True for a text of an allowed length. Only the engine judges its content."""
-        if not isinstance(value, str) or not 1 <= len(value.encode()) <= self.longest:
+        if not isinstance(value, str) or not self.shortest <= len(value.encode()) <= self.longest:
             return False
         others = {"lines": " \t\n"}.get(self.form, "")
         return self.form == "free" or all("!" <= each <= "~" or each in others for each in value)

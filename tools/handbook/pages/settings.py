@@ -38,6 +38,8 @@ def allowed(setting: Setting) -> str:
             return "true or false"
         case "choice":
             return ", ".join(f"`{choice}`" for choice in setting["choices"])
+        case "text" if setting["form"] == "free":
+            return f"text of at most {setting['longest']:,} bytes"
         case "text":
             return f"text of at most {setting['longest']:,} characters without spaces"
         case other:
@@ -49,4 +51,4 @@ def default(setting: Setting) -> str:
     value = setting["default"]
     if setting["kind"] == "integer":
         return quantity_of(setting.get("unit")).write(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value) or "''"

@@ -225,7 +225,7 @@ pub fn without_effect(settings: &Settings, given: &dyn Fn(&str) -> bool) -> &'st
     let word = |setting: &Setting| settings.values().get(setting.name).map(ToString::to_string).unwrap_or_default();
     let (path, method) = (word(&PATH), word(&METHOD));
     let is_another = path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE);
-    let has_body = [BODY, BODY_FILE].iter().any(|body| word(body) != NONE);
+    let has_body = [BODY, BODY_FILE].iter().any(|body| word(body) != body.default().to_string());
     let is_another = is_another || !method.is_empty() && (has_body || !matches!(&method[..], GET | HEAD));
     let is_compared = settings.word(CHECK.name) != COUNT;
     let any_is_correct = !given(BYTES.name) && if given(CHECK.name) { !is_compared } else { is_another };

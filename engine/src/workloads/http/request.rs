@@ -41,11 +41,14 @@ pub const HEADER: Setting = Setting {
 /// Body of the requests.
 pub const BODY: Setting = Setting {
     name: "body",
-    help: "Body of the requests; with a mix, of those with the methods POST, PUT and PATCH",
+    help: "Body of the requests, none if it is empty; with a mix, of those with the methods POST, PUT and PATCH",
     unit: Unit::None,
-    kind: Kind::Text { longest: 65536, default: NONE, form: Form::Free },
+    kind: Kind::Text { longest: 65536, default: NO_BODY, form: Form::Free },
     for_more: Some("for more, use --body-file"),
 };
+
+/// The default of [`BODY`]: any other text is a body.
+pub const NO_BODY: &str = "";
 
 /// File with that body.
 pub const BODY_FILE: Setting = Setting {
@@ -101,7 +104,8 @@ pub const UNNAMED: &str = "localhost";
 impl Common {
     /// Reads the settings, and the file with the body.
     pub fn of(settings: &Settings) -> Result<Self> {
-        let given = |setting: &Setting| Some(settings.word(setting.name)).filter(|text| *text != NONE);
+        let given =
+            |setting: &Setting| Some(settings.word(setting.name)).filter(|text| setting.default().to_string() != *text);
         let mut host = given(&HOST).map(str::to_owned);
         let (mut fields, mut agent, mut expects_continue) = (String::new(), true, false);
         for line in given(&HEADER).into_iter().flat_map(|lines| lines.split('\n')) {

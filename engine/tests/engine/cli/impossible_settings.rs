@@ -61,7 +61,7 @@ fn impossible(setting: &Value) -> Vec<(String, &'static str)> {
         "text" => {
             let too_long = "x".repeat(number("longest") as usize + 1);
             match setting["form"].as_str().unwrap() {
-                "free" => invalid(&["", &too_long]),
+                "free" => invalid(&[&too_long]),
                 "lines" => invalid(&["", "\u{e9}", &too_long]),
                 _ => invalid(&["", "a b", "\u{e9}", &too_long]),
             }
@@ -86,7 +86,7 @@ fn allowed(setting: &Value) -> Vec<String> {
         "integer" => vec![format!("a whole number from {} to {}", setting["minimum"], setting["maximum"])],
         "boolean" => vec!["true or false".to_owned()],
         "choice" => settings(&setting["choices"]).iter().map(|choice| choice.as_str().unwrap().to_owned()).collect(),
-        _ if setting["form"] == "free" => vec![format!("1 to {} bytes of text", setting["longest"])],
+        _ if setting["form"] == "free" => vec![format!("0 to {} bytes of text", setting["longest"])],
         _ => vec![format!("1 to {} visible ASCII characters", setting["longest"])],
     }
 }

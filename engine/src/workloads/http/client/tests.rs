@@ -227,6 +227,8 @@ fn a_request_has_the_configured_head_and_body() {
             vec![("body", "x"), ("header", "Expect: 100-continue")],
             format!("POST / HTTP/1.1\r\n{host}{agent}Expect: 100-continue\r\nContent-Length: 1\r\n\r\n"),
         ),
+        (vec![("body", "none")], format!("POST / HTTP/1.1\r\n{host}{agent}Content-Length: 4\r\n\r\nnone")),
+        (vec![("body", "")], format!("GET / HTTP/1.1\r\n{host}{agent}\r\n")),
     ] {
         assert_eq!(sent(&given, "h:81"), right);
     }
