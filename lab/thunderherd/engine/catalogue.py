@@ -95,9 +95,10 @@ class IntegerSetting(_Setting):
     def read(self, value: Any) -> int:
         """Return a valid value as a number of the smallest unit; raise `NoQuantity` for others."""
         if isinstance(value, str):
-            if not self.needs_unit and value.isdecimal():  # a number needs no quotes
+            number = self.quantity.read(value, self.resolution)
+            if not self.needs_unit and _is_plain(value):
                 raise NoQuantity(value)
-            return self.quantity.read(value, self.resolution)
+            return number
         if isinstance(value, bool) or not isinstance(value, int):
             raise NoQuantity(show(value))
         if self.needs_unit and value != 0:
@@ -129,7 +130,13 @@ class IntegerSetting(_Setting):
                 meant = [each for each in self.quantity.near(error) if self.accepts(each)]
                 hint = "; ".join(filter(None, [" or ".join(map(show, meant)), allowed]))
                 return NotAccepted("unknown_unit", f"unknown unit {show(error.text)}", hint)
-        return NotAccepted("invalid_setting", "is not allowed", allowed)
+        is_quoted = isinstance(value, str) and _is_plain(value)
+        return NotAccepted("invalid_setting", "is a text" if is_quoted else "is not allowed", allowed)
+
+
+def _is_plain(text: str) -> bool:
+    """True for a number without a unit, which needs no quotes."""
+    return text.strip().replace(".", "", 1).isdecimal()
 
 
 class BooleanSetting(_Setting):
