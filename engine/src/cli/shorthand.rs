@@ -14,6 +14,9 @@ use crate::workloads::WORKLOADS;
 /// Port of a URL of [`defaults::WEB`] without one.
 const HTTP_PORT: u16 = 80;
 
+/// Option of [`defaults::WEB`] whose kinds of requests have paths.
+const MIX: &str = "mix";
+
 /// Duration of a load by URL, if neither a duration nor a number of requests is given: as wrk has it.
 const DURATION: &str = "10s";
 
@@ -121,6 +124,13 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
     if authority.is_empty() {
         return Err(mistake_with_hint("load.no_host", format!("{url} has no host"), format!("{scheme}://HOST:PORT")));
     }
+    if authority.contains('@') {
+        return Err(mistake_with_hint(
+            "load.user_information",
+            format!("{url}: a user name or password in a URL is not supported"),
+            "leave it out, and add --header 'Authorization: Basic ...', with user:password in Base64",
+        ));
+    }
     let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let usual = if scheme == defaults::WEB { HTTP_PORT } else { catalogue::find(WORKLOADS, workload.name).item.port };
     let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
@@ -132,6 +142,13 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
     }
     match (scheme, path) {
         (_, "" | "/") => {}
+        (defaults::WEB, path) if words.iter().any(|word| is_option(word, MIX)) => {
+            return Err(mistake_with_hint(
+                "load.path_with_mix",
+                format!("{url} has a path, and each kind of --{MIX} has one of its own"),
+                format!("leave out {path}, or --{MIX}"),
+            ));
+        }
         (defaults::WEB, path) if path.starts_with('/') => add("path", path),
         (defaults::WEB, query) => add("path", &format!("/{query}")),
         _ => {
@@ -265,8 +282,12 @@ mod tests {
             ("ftp://h:1", "load.unknown_scheme"),
             ("http:///path", "load.no_host"),
             ("echo://h:1/path", "load.path_without_http"),
+            ("http://user:password@h:1/", "load.user_information"),
+            ("http://user@h", "load.user_information"),
+            ("http://h/path --mix GET:/@1", "load.path_with_mix"),
+            ("http://h?query --mix=GET:/@1", "load.path_with_mix"),
         ] {
-            let words: Vec<OsString> = ["x", "load", url].map(OsString::from).into();
+            let words: Vec<OsString> = ["x", "load"].into_iter().chain(url.split(' ')).map(OsString::from).collect();
             let error = expand(&words).unwrap_err();
             assert_eq!(error.downcast_ref::<Mistake>().unwrap().code, code, "{url}");
         }

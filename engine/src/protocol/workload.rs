@@ -108,7 +108,7 @@ impl Workload {
                 return Err(mistake_with_hint(
                     "workload.contradiction",
                     format!(
-                        "--{} and --{} contradict each other: each sets the size of a request",
+                        "--{} and --{} contradict each other: each sets what is requested",
                         setting.option(),
                         of.option()
                     ),
