@@ -177,9 +177,9 @@ impl Client for HttpClient {
         true
     }
 
-    /// 408 (Request Timeout), which some servers send before they close (RFC 9110, section 15.5.9).
     fn is_farewell(&self, bytes: &[u8]) -> bool {
-        bytes.starts_with(b"HTTP/1.") && bytes.ends_with(b" 408")
+        let status = bytes.get("HTTP/1.1 ".len()..).and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+        bytes.starts_with(b"HTTP/1.") && status.is_some_and(says_idle)
     }
 
     fn statuses(&self) -> StatusCounts {
@@ -231,7 +231,7 @@ impl Conversation for HttpClient {
     }
 
     fn says_idle(&self) -> bool {
-        self.status.is_error && self.status.code == 408
+        self.status.is_error && says_idle(self.status.code)
     }
 
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
@@ -384,6 +384,12 @@ impl HttpClient {
         self.statuses.note(self.status);
         Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }
+}
+
+/// Returns whether a server sends this status before it closes an idle connection: 408, Request Timeout (RFC 9110,
+/// section 15.5.9).
+fn says_idle(status: u16) -> bool {
+    status == 408
 }
 
 /// What is reported of a port that speaks TLS.

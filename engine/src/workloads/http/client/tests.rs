@@ -234,6 +234,26 @@ fn a_request_has_the_configured_head_and_body() {
     }
 }
 
+/// The same status means it in both places: unasked, and as the reply to a request that crossed it.
+#[test]
+fn only_408_says_that_a_connection_was_idle() {
+    let client = new("/").unwrap();
+    for (status, is_idle) in [("408", true), ("400", false), ("503", false), ("200", false)] {
+        assert_eq!(client.is_farewell(format!("HTTP/1.1 {status}").as_bytes()), is_idle, "{status}");
+        let (mut conversation, mut inbox) = (client.open(), Inbox::default());
+        conversation.ask(&mut Outbox::default());
+        let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 300\r\n\r\n").into_bytes();
+        let text = [text, pattern(300).to_vec()].concat();
+        inbox.room(text.len()).copy_from_slice(&text);
+        inbox.filled(text.len());
+        conversation.receive(&mut Input::new(&mut inbox, 1, 0, false)).unwrap();
+        assert_eq!(conversation.says_idle(), is_idle, "{status}");
+    }
+    for other in ["", "HTTP/1.", "HTTP/1.1 ", "HTTP/1.1 40", "SSH-2.0- 408"] {
+        assert!(!client.is_farewell(other.as_bytes()), "{other}");
+    }
+}
+
 #[test]
 fn a_request_that_cannot_be_made_is_refused() {
     let both = vec![("body", "x"), ("body_file", "/dev/null")];
