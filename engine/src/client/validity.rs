@@ -192,11 +192,7 @@ const ADVICE: [(&[&str], &str); 8] = [
         "see the first error; check that both ends agree (--bytes and the like); use --check count if only lengths \
          must match",
     ),
-    (
-        &["reset", "broken_pipe", "truncated"],
-        "check the errors that the server reports, its limit on connections, and after how many requests it closes \
-         one (--requests-per-connection)",
-    ),
+    (&["reset", "broken_pipe", "truncated"], AGAINST_CLOSINGS),
     (&["aborted", "fault", "other"], "see the first error of the load"),
     (
         &["resource_limit"],
@@ -204,6 +200,11 @@ const ADVICE: [(&[&str], &str); 8] = [
          net.ipv4.ip_local_port_range), or --closing reset, which leaves no port in TIME_WAIT",
     ),
 ];
+
+/// Advice against connections that the server closes or resets. Which option limits the requests of a connection depends on
+/// the load.
+pub const AGAINST_CLOSINGS: &str = "check the errors that the server reports, its limit on connections, and after how many \
+                                    requests it closes one";
 
 /// Returns what may help against errors, given by kind.
 pub fn advice(errors: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {

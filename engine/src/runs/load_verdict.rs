@@ -2,13 +2,15 @@
 
 use crate::base::quantity::{grouped, percent, rate, span, time};
 use crate::base::table::wrapped;
-use crate::client::load::DURATION;
+use crate::client::event_loop::REQUESTS_PER_CONNECTION;
+use crate::client::load::{CONNECTIONS, DURATION, KEPT};
 use crate::client::validity::{
-    CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE, advice, change_in,
-    is_of_a_schedule,
+    AGAINST_CLOSINGS, CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE, advice,
+    change_in, is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
+use crate::protocol::pattern::{BYTES, CHECK, COUNT};
 use crate::runs::load::Plan;
 use crate::transfer::waiting;
 
@@ -167,11 +169,23 @@ fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
     let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
     let needed = plan.workload.item.needed(&plan.settings, largest);
     // Any server speaks HTTP: only a reply that was compared shows that it is one of ours with other settings.
+    let is_public = result.is_public_protocol;
     let of_disagreement = if result.is_public_protocol { &OF_COMPARISON[..] } else { &OF_DISAGREEMENT };
     let may_be_the_cause = of_disagreement.iter().any(|kind| errors.contains_key(kind.name()))
         && !errors.contains_key(ErrorKind::OtherProtocol.name());
     if may_be_the_cause && *connections > 0 && *requests == 0 && !needed.is_empty() {
-        return Some(format!("both ends may differ: this load needs a server with {}", needed.join(" and ")));
+        let needed = needed.join(" and ");
+        return Some(match (is_public, is_counted(plan)) {
+            (false, _) => format!("both ends may differ: this load needs a server with {needed}"),
+            (true, true) => {
+                format!("give the length of the server's reply (--{0} N), or leave out --{0}", BYTES.option())
+            }
+            (true, false) => format!(
+                "--{} {COUNT} accepts any reply, unless --{} is given; a server of this program needs {needed}",
+                CHECK.option(),
+                BYTES.option()
+            ),
+        });
     }
     let closes = [ErrorKind::Truncated, ErrorKind::Reset, ErrorKind::BrokenPipe];
     if result.is_public_protocol
@@ -180,6 +194,24 @@ fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
     {
         return Some("check the port: servers of TLS (https) and of other protocols close without a reply".to_owned());
     }
-    let advice = advice(errors).join("; ");
+    let options = |advice: &str| if advice == AGAINST_CLOSINGS { against_closings(plan) } else { "" };
+    let advice: Vec<String> = advice(errors).iter().map(|advice| format!("{advice}{}", options(advice))).collect();
+    let advice = advice.join("; ");
     (!advice.is_empty()).then_some(advice)
+}
+
+/// Returns whether only the length of replies is compared.
+fn is_counted(plan: &Plan) -> bool {
+    plan.settings.values().get(CHECK.name).is_none_or(|check| check.to_string() == COUNT)
+}
+
+/// The option of this load that limits the requests of a connection, for the advice against closings.
+fn against_closings(plan: &Plan) -> &'static str {
+    let values = plan.settings.values();
+    match values.get(CONNECTIONS.name).map(ToString::to_string) {
+        Some(kept) if kept != KEPT => "",
+        Some(_) if values.contains_key(REQUESTS_PER_CONNECTION.name) => " (--requests-per-connection)",
+        Some(_) => " (--connections per-request)",
+        None => "",
+    }
 }

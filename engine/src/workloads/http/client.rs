@@ -325,7 +325,7 @@ impl Conversation for HttpClient {
             if let (Some(announced), Some(due)) = (announced, due)
                 && announced != due
             {
-                return Err(unlike(announced, due, kind));
+                return Err(unlike(announced, due));
             }
             let want = match body {
                 Extent::Bytes(0) => return self.complete(),
@@ -361,8 +361,7 @@ impl Conversation for HttpClient {
             }
         }
         if let Coming::Unmeasured(coming) = &mut self.coming {
-            let kind = &self.kinds[self.current.kind];
-            let is_all = coming.receive(input, kind, &mut self.body)?;
+            let is_all = coming.receive(input, &mut self.body)?;
             return if is_all { self.complete() } else { Ok(Answer::Receive(Want::ANYTHING)) };
         }
         let Coming::Any(left) = self.coming else {

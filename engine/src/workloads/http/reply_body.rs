@@ -1,7 +1,6 @@
 //! A body of unknown length: chunked, or up to the end of its connection.
 
 use super::chunks::{Chunks, Part};
-use super::kinds::KindOfRequest;
 use super::reply_head::unlike;
 use crate::protocol::pattern::Reception;
 use crate::protocol::workload::Input;
@@ -25,15 +24,10 @@ impl Unmeasured {
     }
 
     /// Takes the bytes of the body; true once it is complete. `compared` checks the bytes if they are compared.
-    pub fn receive(
-        &mut self,
-        input: &mut Input<'_>,
-        kind: &KindOfRequest,
-        compared: &mut Reception,
-    ) -> Result<bool, String> {
+    pub fn receive(&mut self, input: &mut Input<'_>, compared: &mut Reception) -> Result<bool, String> {
         if input.ended {
             return match self.chunks {
-                None => self.is_as_long_as_due(kind).map(|()| true),
+                None => self.is_as_long_as_due().map(|()| true),
                 Some(_) => Err(format!("the reply ended after {} bytes, before its last chunk", self.came)),
             };
         }
@@ -50,7 +44,7 @@ impl Unmeasured {
                 }
                 Part::End(length) => {
                     input.take(length);
-                    return self.is_as_long_as_due(kind).map(|()| true);
+                    return self.is_as_long_as_due().map(|()| true);
                 }
             }
         }
@@ -63,17 +57,14 @@ impl Unmeasured {
         }
         self.came += part.len() as u64;
         match self.due {
-            Some(due) if self.came > due => Err(format!(
-                "the reply has more than the expected {due} bytes; for a resource of another server: --bytes with its \
-                 length, --check count"
-            )),
+            Some(due) if self.came > due => Err(format!("the reply has more than the expected {due} bytes")),
             _ => Ok(()),
         }
     }
 
-    fn is_as_long_as_due(&self, kind: &KindOfRequest) -> Result<(), String> {
+    fn is_as_long_as_due(&self) -> Result<(), String> {
         match self.due {
-            Some(due) if due != self.came => Err(unlike(self.came, due, kind)),
+            Some(due) if due != self.came => Err(unlike(self.came, due)),
             _ => Ok(()),
         }
     }

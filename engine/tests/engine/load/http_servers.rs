@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use serde_json::{Value, json};
 
 use crate::support::event_loops::{back_ends, count, load, serve};
 use crate::support::protocol;
 use crate::support::server::Server;
-use crate::support::{engine, refused, run};
+use crate::support::{engine, refused, run, with};
 
 /// Bytes of a reply's body.
 const BYTES: usize = 4000;
@@ -303,6 +304,35 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
         let (ran, line) = load("http", once(After::Breaks), &options);
         assert_eq!((ran.status, count(&line, "tally.sent_again")), (Some(1), 0), "{which}: {line}");
         assert!(count(&line, "tally.errors.truncated") > 0, "{which}: {line}");
+    }
+}
+
+/// The hint names the option by which this load, with these settings, would open connections anew, if there is one.
+#[test]
+fn the_hint_against_broken_connections_names_an_option_that_the_load_has() {
+    let made = AtomicUsize::new(0);
+    let port = serve(move |mut stream| {
+        let parts: &[&[u8]] = if made.fetch_add(1, SeqCst).is_multiple_of(2) {
+            &[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]
+        } else {
+            &[b"HTTP/1.1 200 OK\r\n"]
+        };
+        let _ = stream.read(&mut [0; 1024]);
+        parts.iter().for_each(|part| drop(stream.write_all(part)));
+    });
+    for (options, named) in [
+        ("--load closed_connections --connections kept", Some("--requests-per-connection")),
+        ("--load closed_threads --connections kept", Some("--connections per-request")),
+        ("--load closed_connections --connections per-request", None),
+        ("--load closed --children 1", None),
+    ] {
+        let ran = with(&format!("load http --connect 127.0.0.1:{port} --path /page --loops 20 {options}"));
+        let lines = ran.output.lines().chain(ran.errors.lines());
+        let hint: Vec<&str> = lines.filter(|line| line.starts_with("hint: ")).collect();
+        assert_eq!((ran.status, hint.len()), (Some(1), 1), "{options}: {ran:?}");
+        for option in ["--requests-per-connection", "--connections per-request"] {
+            assert_eq!(hint[0].contains(option), named == Some(option), "{options}: {ran:?}");
+        }
     }
 }
 
