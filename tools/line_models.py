@@ -64,7 +64,7 @@ ABSENT_BEFORE: dict[str, dict[str, Any]] = {
     "Profile": {"frame_pointers": True},
     "Ready": {"descriptor_limit": None, "spins": False},
     "Snapshot": {"read_ns": None},
-    "Tally": {"closed_idle": 0, "sent_again": 0},
+    "Tally": {"closed_idle": 0, "sent_again": 0, "sent_unbidden": 0},
     "Times": {"histogram": None, "mean_ns": None},
     "Window": {"counted": None},
 }

@@ -16,7 +16,7 @@ use crate::count::tally::ErrorKind;
 use crate::net::closings::ShutDown;
 use crate::protocol::workload::{Answer, Client, Conversation, FAREWELL, Input, MeasuredBy, More, Status};
 use crate::sys::clock::now;
-use crate::sys::descriptor::PollFlags;
+use crate::sys::descriptor::{PollFlags, poll};
 use crate::transfer::channel::Channel;
 use crate::transfer::inbox::CAPACITY;
 use crate::transfer::primitive::{Received, Sent, Want};
@@ -103,6 +103,13 @@ pub struct Caller<'run> {
     first_piece: u64,
     /// Maximum time for a reply in pieces; `None` if it lasts as long as the load.
     longest: Option<Duration>,
+    /// The peer had closed when a later request was sent. Replies to earlier ones may have arrived.
+    cannot_send: bool,
+    /// Time allowed without progress.
+    patience: Duration,
+    /// Time at which the rest of the last request, which waits for the peer, is sent nevertheless (CLOCK_MONOTONIC,
+    /// nanoseconds).
+    held_until: Option<u64>,
 }
 
 /// Result of [`Caller::send_request`] or [`Caller::advance`].
@@ -151,6 +158,9 @@ impl<'run> Caller<'run> {
             left_over: false,
             first_piece: 0,
             longest: (client.measured_by() == MeasuredBy::Requests).then(|| patience * LONGEST),
+            cannot_send: false,
+            patience,
+            held_until: None,
         }
     }
 
@@ -158,12 +168,16 @@ impl<'run> Caller<'run> {
     /// whether the connection takes another request.
     pub fn exchange(&mut self) -> Result<bool, Failure> {
         let mut progress = self.send_request()?;
-        if progress == Progress::Blocked(PollFlags::POLLIN) {
+        if progress == Progress::Blocked(PollFlags::POLLIN) && !self.is_held() {
             progress = self.advance()?;
         }
         loop {
             match progress {
                 Progress::Answered { open } => return Ok(open),
+                Progress::Blocked(_) | Progress::Yields(_) if self.is_held() => {
+                    self.wait_while_held()?;
+                    progress = self.advance()?;
+                }
                 Progress::Blocked(_) => return Err(self.timed_out()),
                 Progress::Yields(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Progress::Yields(_) => progress = self.advance()?,
@@ -194,6 +208,9 @@ impl<'run> Caller<'run> {
         let want = self.conversations[self.in_flight].ask(&mut self.channel.outbox);
         // Several replies may arrive together.
         self.want = if self.in_flight == 0 { want } else { Want::AtMost(CAPACITY) };
+        if self.conversations[self.in_flight].holds_back() {
+            self.held_until = Some(now() + HELD_BACK.min(self.patience / 2).as_nanos() as u64);
+        }
         self.in_flight += 1;
         self.gathered += 1;
         if let Some(shown) = &mut self.shown {
@@ -204,7 +221,7 @@ impl<'run> Caller<'run> {
 
     /// Returns whether another prepared request would leave by the same call as those not yet begun.
     pub fn gathers_another(&self) -> bool {
-        self.gathered < self.channel.outbox.messages_at_once()
+        self.held_until.is_none() && self.gathered < self.channel.outbox.messages_at_once()
     }
 
     /// Sends prepared requests, as far as the socket allows, as [`Caller::send_request`] does.
@@ -236,9 +253,37 @@ impl<'run> Caller<'run> {
         Some(Failure { kind: ErrorKind::ErrorStatus, message: last.error() })
     }
 
-    /// Returns whether a request has not been sent in full.
+    /// Returns whether a request has not been sent in full, so that none may follow it yet.
     pub fn is_sending(&self) -> bool {
-        self.unsent
+        self.unsent || self.held_until.is_some() || self.cannot_send
+    }
+
+    /// Returns the time at which [`Caller::advance`] sends the rest of a request that waits for the peer (CLOCK_MONOTONIC,
+    /// nanoseconds); `None` if none waits.
+    pub fn held_until(&self) -> Option<u64> {
+        self.held_until
+    }
+
+    /// Returns whether there is nothing to send until the peer says something, although a request has not been sent in full.
+    pub fn is_held(&self) -> bool {
+        !self.unsent && self.is_sending()
+    }
+
+    /// Waits on a blocking socket until the peer says something, or has said nothing for too long.
+    fn wait_while_held(&self) -> Result<(), Failure> {
+        let left = self.held_until.unwrap_or_default().saturating_sub(now());
+        let readable = [(self.channel.socket(), PollFlags::POLLIN)];
+        poll(&readable, Some(Duration::from_nanos(left))).map_err(|error| Failure::waiting(&error)).map(drop)
+    }
+
+    /// Lets the rest of the last request go, if the peer has not said for too long that it may come.
+    fn release(&mut self) {
+        if self.held_until.is_some_and(|until| now() >= until) {
+            self.held_until = None;
+            self.conversations[self.in_flight - 1].release();
+            self.channel.slot().sent_unbidden.fetch_add(1, Relaxed);
+            self.unsent = true;
+        }
     }
 
     /// Returns whether data was sent or received since the last call of this function.
@@ -258,6 +303,11 @@ impl<'run> Caller<'run> {
 
     /// Takes the reply of a server that closed before it had received all of the request; otherwise returns the failure.
     fn early_reply(&mut self, failure: Failure) -> Result<Progress, Failure> {
+        if self.in_flight > 1 && self.unsent && is_of_closing(&failure) {
+            // Nothing more is sent. Replies that have arrived come before the failure.
+            (self.unsent, self.held_until, self.cannot_send) = (false, None, true);
+            return Ok(Progress::Blocked(PollFlags::POLLIN));
+        }
         let may_be = self.client.answers_early() && self.in_flight == 1 && self.unsent && is_of_closing(&failure);
         for _ in 0..if may_be { RECEIVES_IN_A_TURN } else { 0 } {
             let ended = match self.channel.receive(self.want) {
@@ -311,6 +361,7 @@ impl<'run> Caller<'run> {
     }
 
     fn go_on(&mut self) -> Result<Progress, Failure> {
+        self.release();
         if self.unsent {
             let progress = self.send()?;
             // Earlier requests may have been answered: a server that cannot send its replies receives no more.
@@ -341,10 +392,14 @@ impl<'run> Caller<'run> {
                 Answer::Receive(want) => {
                     self.comes_in_time()?;
                     self.want = if self.in_flight == 1 { want } else { Want::AtMost(CAPACITY) };
+                    if self.held_until.is_some() {
+                        // A blocking receive would not end in time.
+                        return Ok(Progress::Yields(self.waits_for()));
+                    }
                 }
                 Answer::Continue(want) => {
                     self.want = want;
-                    self.unsent = true;
+                    (self.unsent, self.held_until) = (true, None);
                     self.conversations[0].more(&mut self.channel.outbox, self.window);
                     let progress = self.send()?;
                     if self.unsent {
@@ -413,10 +468,11 @@ impl<'run> Caller<'run> {
     fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
         self.in_flight -= 1;
         // The rest of a request that was answered early is not sent.
-        let last = last || self.in_flight == 0 && std::mem::take(&mut self.unsent);
+        let last = last || self.in_flight == 0 && (std::mem::take(&mut self.unsent) || self.cannot_send);
         self.first_piece = 0;
         self.conversations.rotate_left(1);
         if self.in_flight == 0 {
+            self.held_until = None;
             self.nothing_is_left()?;
             self.channel.inbox.give_back();
         } else {
@@ -500,6 +556,10 @@ impl<'run> Caller<'run> {
 fn is_of_closing(failure: &Failure) -> bool {
     matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe)
 }
+
+/// Time for which the rest of a request waits for the peer: a client "SHOULD NOT wait for an indefinite period" (RFC 9110,
+/// section 10.1.1). curl waits as long. At most half of the time allowed without progress.
+const HELD_BACK: Duration = Duration::from_secs(1);
 
 /// Maximum parts of a request sent in one turn: a server that takes data as fast as it comes must not delay the other
 /// connections of an event loop, nor the edges of its window.

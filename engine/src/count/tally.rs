@@ -154,6 +154,8 @@ counts! {
     /// In a load: requests that were sent once more, over another connection, because the server closed theirs before a byte of
     /// the reply.
     sent_again,
+    /// In a load: requests whose body was sent although the server had not said that it may come (Expect: 100-continue).
+    sent_unbidden,
 }
 
 impl Slot {

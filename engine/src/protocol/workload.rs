@@ -521,6 +521,14 @@ pub trait Conversation: Send {
         More::Nothing
     }
 
+    /// Returns whether the rest of the request that was put last waits for the peer ([`Answer::Continue`]).
+    fn holds_back(&self) -> bool {
+        false
+    }
+
+    /// Makes [`Conversation::more`] have that rest, although the peer has not said that it may come.
+    fn release(&mut self) {}
+
     /// Takes a part of the reply from the input. The error describes the fault for the user.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
 

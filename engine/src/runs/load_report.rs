@@ -226,6 +226,10 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
             Row::new("Sent again", [grouped(result.tally.sent_again)]).note("requests, as the server had just closed"),
         );
     }
+    if result.tally.sent_unbidden > 0 {
+        let note = "requests, with a body that the server did not ask for";
+        rows.push(Row::new("No 100 Continue", [grouped(result.tally.sent_unbidden)]).note(note));
+    }
     let failed: u64 = result.tally.errors.values().sum();
     let mut kinds = error_kinds(result);
     if result.tally.workers_lost > 0 {

@@ -709,6 +709,10 @@ class Tally(TallyBase):
         0,
         description="In a load: requests that were sent once more, over another connection, because the server closed theirs before a byte of the reply.",
     )
+    sent_unbidden: int = Field(
+        0,
+        description="In a load: requests whose body was sent although the server had not said that it may come (Expect: 100-continue).",
+    )
     workers_lost: int = Field(
         description="Workers (in a load: client processes) that a signal or a fault ended.",
     )

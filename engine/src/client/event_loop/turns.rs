@@ -52,6 +52,8 @@ pub struct Turns<B: BackEnd> {
     pub(super) waiting: VecDeque<usize>,
     /// Clients that pause after failures, and when they go on.
     resting: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Clients whose last request has a rest that waits for the server, and when it is sent nevertheless.
+    held: VecDeque<(u64, usize)>,
     /// Connected clients with new requests, each once.
     due: VecDeque<usize>,
     /// No attempt before this moment, while persistent connections are opened.
@@ -98,6 +100,7 @@ impl<B: BackEnd> Turns<B> {
             connecting: 0,
             waiting: VecDeque::new(),
             resting: BinaryHeap::new(),
+            held: VecDeque::new(),
             due: VecDeque::new(),
             next_connect: 0,
             last_connected: 0,
@@ -148,6 +151,7 @@ impl<B: BackEnd> Turns<B> {
             self.next_attempt(),
             self.pace.next(),
             rested,
+            self.held.front().map(|&(until, _)| until),
             Some(self.sweep),
             self.own_time.next(&self.run.window),
         ];
@@ -159,6 +163,7 @@ impl<B: BackEnd> Turns<B> {
         self.own_time.waited(self.at - began);
         self.is_old = false;
         self.wake();
+        self.release();
         // Requests that became due while the loop slept come before ready sockets.
         self.serve();
         let mut together = 0;
@@ -301,6 +306,9 @@ impl<B: BackEnd> Turns<B> {
             }
             // What another call sends is sent later.
             self.is_old = true;
+            if let Some(until) = caller.held_until() {
+                self.held.push_back((until, index));
+            }
             match caller.begin() {
                 Ok(Progress::Answered { .. }) => {
                     self.answered(index, &mut caller);
@@ -313,7 +321,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         member.held_up = caller.is_sending();
         let flags = match member.sent {
-            _ if !caller.is_sending() => PollFlags::POLLIN,
+            _ if !caller.is_sending() || caller.is_held() => PollFlags::POLLIN,
             // A request that has not arrived gets no reply.
             1 if !self.run.client.answers_early() => PollFlags::POLLOUT,
             // A server that cannot send its replies to the others takes no more of this one.
@@ -522,6 +530,23 @@ impl<B: BackEnd> Turns<B> {
                 self.drop_requests(index);
             } else if !self.members[index].requests.is_empty() {
                 self.queue(index);
+            }
+        }
+    }
+
+    /// Lets requests go on that have waited long enough for their server.
+    fn release(&mut self) {
+        while let Some(&(until, index)) = self.held.front()
+            && self.at >= until
+        {
+            self.held.pop_front();
+            match self.members[index].leave() {
+                // It may have another request by now.
+                Place::Connected(caller) if caller.held_until().is_some_and(|until| self.at >= until) => {
+                    self.members[index].moved = self.at;
+                    self.advance(index, caller);
+                }
+                place => self.members[index].place = place,
             }
         }
     }

@@ -280,6 +280,16 @@ impl Conversation for HttpClient {
         }
     }
 
+    fn holds_back(&self) -> bool {
+        matches!(self.held_back, Some((_, false)))
+    }
+
+    fn release(&mut self) {
+        if let Some((_, may_be_sent)) = &mut self.held_back {
+            *may_be_sent = true;
+        }
+    }
+
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         while matches!(self.coming, Coming::Head) {
             if input.ended {
@@ -334,10 +344,8 @@ impl Conversation for HttpClient {
                     if self.interim > LONGEST_HEAD {
                         return Err(format!("more than {LONGEST_HEAD} bytes of interim heads (1xx), and no reply"));
                     }
-                    if let Some((_, may_be_sent @ false)) = &mut self.held_back
-                        && status == 100
-                    {
-                        *may_be_sent = true;
+                    if status == 100 && self.holds_back() {
+                        self.release();
                         return Ok(Answer::Continue(Want::ANYTHING));
                     }
                     Want::ANYTHING

@@ -32,7 +32,7 @@ pub const HEADER: Setting = Setting {
     name: "header",
     help: "Header field of the requests, such as 'Accept: text/html'. It replaces the field of the same name that this load \
            sends (User-Agent, Host); without a value, the field is left out. With 'Expect: 100-continue', the body waits for \
-           the server's 100 Continue",
+           the server's 100 Continue, for at most 1 s",
     unit: Unit::None,
     kind: Kind::Text { longest: 32768, default: NONE, form: Form::Lines },
     for_more: None,

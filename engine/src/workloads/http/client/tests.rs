@@ -234,6 +234,43 @@ fn a_request_has_the_configured_head_and_body() {
     }
 }
 
+/// Its body leaves after 100 Continue, or when the connection releases it, and once.
+#[test]
+fn a_body_is_held_back_until_it_may_be_sent() {
+    let given = [("body", "abc"), ("header", "Expect: 100-continue")];
+    let given = given.into_iter().map(|(name, value)| (name, Value::Word(value.to_owned()))).collect();
+    let mut client = client(&Settings::new(ENTRY.client_settings, &given)).unwrap();
+    client.named("h");
+    for is_told in [true, false] {
+        let (mut conversation, mut outbox, mut inbox) = (client.open(), Outbox::default(), Inbox::default());
+        conversation.ask(&mut outbox);
+        let head = outbox.bytes();
+        assert_eq!(
+            (conversation.more(&mut outbox, &Window::to_come()), conversation.holds_back()),
+            (More::Nothing, true)
+        );
+        let mut say = |conversation: &mut Box<dyn Conversation>, text: &[u8]| {
+            inbox.room(text.len()).copy_from_slice(text);
+            inbox.filled(text.len());
+            conversation.receive(&mut Input::new(&mut inbox, 1, 0, false)).unwrap()
+        };
+        assert_eq!(say(&mut conversation, b"HTTP/1.1 103 Early Hints\r\n\r\n"), Answer::Receive(Want::ANYTHING));
+        assert!(conversation.holds_back());
+        if is_told {
+            assert_eq!(say(&mut conversation, b"HTTP/1.1 100 Continue\r\n\r\n"), Answer::Continue(Want::ANYTHING));
+        } else {
+            conversation.release();
+        }
+        assert!(!conversation.holds_back());
+        assert_eq!(conversation.more(&mut outbox, &Window::to_come()), More::Part);
+        assert_eq!(outbox.bytes() - head, 3);
+        assert_eq!(conversation.more(&mut outbox, &Window::to_come()), More::Nothing);
+        // A late one is an interim reply, and the connection stays.
+        assert_eq!(say(&mut conversation, b"HTTP/1.1 100 Continue\r\n\r\n"), Answer::Receive(Want::ANYTHING));
+        assert_eq!(say(&mut conversation, b"HTTP/1.1 204 No Content\r\n\r\n"), Answer::Complete);
+    }
+}
+
 /// The same status means it in both places: unasked, and as the reply to a request that crossed it.
 #[test]
 fn only_408_says_that_a_connection_was_idle() {
