@@ -1,0 +1,85 @@
+//! Servers of the distribution that start again, or read their configuration again, while they are under load.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{RealServer, loads};
+use crate::support::event_loops::{back_ends, count};
+use crate::support::{engine, eventually};
+
+/// Loads that end by time, with persistent connections.
+fn timed() -> Vec<String> {
+    let open = back_ends().into_iter().map(|back_end| format!("--load open --rate 2000 {back_end} --clients 8"));
+    loads().into_iter().map(|load| load + " --clients 4").chain(open).map(|load| load + " --duration 1s").collect()
+}
+
+/// Runs a load, and does something to its server once it has had replies.
+fn while_loaded(server: &mut RealServer, options: &str, act: impl FnOnce(&mut RealServer)) -> Value {
+    let before = server.logged("200");
+    let mut command = engine();
+    command.args([
+        "load",
+        "http",
+        "--connect",
+        &format!("127.0.0.1:{}", server.port),
+        "--path",
+        "/page.html",
+        "--json",
+    ]);
+    command.args(options.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let load = command.spawn().unwrap();
+    eventually("the server has had requests", || (server.logged("200") > before + 100).then_some(()));
+    act(server);
+    let output = load.wait_with_output().unwrap();
+    serde_json::from_slice(output.stdout.rsplit(|byte| *byte == b'\n').nth(1).unwrap()).unwrap()
+}
+
+/// Its workers close their idle connections, and answer what they have taken.
+#[test]
+fn a_reload_costs_no_request() {
+    let servers = [(RealServer::nginx(""), Signal::SIGHUP), (RealServer::apache(""), Signal::SIGUSR1)];
+    for (server, reload) in servers {
+        let Some(mut server) = server else { continue };
+        for which in timed() {
+            let before = server.logged("200");
+            let line = while_loaded(&mut server, &which, |server| {
+                for _ in 0..3 {
+                    server.signal(reload);
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            });
+            assert_eq!(&line["tally"]["errors"], &json!({}), "{} {which}: {line}", server.program.display());
+            let replies = count(&line, "tally.requests");
+            server.has_logged("200", before, replies);
+        }
+    }
+}
+
+/// It has no listener for a while. Failures are counted, and the load goes on when it is there again.
+#[test]
+fn a_server_that_starts_again_is_met_again() {
+    for mut server in [RealServer::nginx(""), RealServer::apache("")].into_iter().flatten() {
+        for which in timed() {
+            let before = server.logged("200");
+            let mut at_restart = 0;
+            let line = while_loaded(&mut server, &format!("{which} --give-up 100"), |server| {
+                server.starts_again(Duration::from_millis(100));
+                at_restart = server.logged("200");
+            });
+            let [replies, refused] = ["tally.requests", "tally.errors.refused"].map(|path| count(&line, path));
+            let errors: u64 =
+                line["tally"]["errors"].as_object().unwrap().values().map(|each| each.as_u64().unwrap()).sum();
+            assert!(refused > 0, "{which}: {line}");
+            assert!(server.logged("200") > at_restart, "{which}: {line}");
+            // A reply may have been written and not read.
+            let logged = server.logged("200") - before;
+            assert!(
+                (replies..=replies + errors + count(&line, "tally.sent_again")).contains(&logged),
+                "{logged}, {which}: {line}"
+            );
+        }
+    }
+}
