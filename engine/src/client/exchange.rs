@@ -402,10 +402,11 @@ impl<'run> Caller<'run> {
                     (self.unsent, self.held_until) = (true, None);
                     self.conversations[0].more(&mut self.channel.outbox, self.window);
                     let progress = self.send()?;
-                    if self.unsent {
+                    // The reply may have come with it.
+                    self.left_over = !self.channel.inbox.unread().is_empty();
+                    if self.unsent && !self.left_over {
                         return Ok(progress);
                     }
-                    self.left_over = !self.channel.inbox.unread().is_empty();
                 }
                 Answer::Complete | Answer::Last
                     if was_idle && self.all_repeat() && self.conversations[0].says_idle() =>
