@@ -81,6 +81,19 @@ impl SocketDiagnosis {
         Ok(found.iter().filter(accepts).map(|each| each.header.inode).collect())
     }
 
+    /// Whether a socket of this network namespace certainly accepts connections to an address. If not, one of another network
+    /// namespace may, behind a translation of addresses.
+    pub fn accepts(&mut self, address: SocketAddr) -> bool {
+        let accepts = |each: &InetResponse| {
+            let own = each.header.socket_id.source_address;
+            let is_dual = || each.nlas.iter().any(|each| matches!(each, Nla::SkV6Only(false)));
+            own.to_canonical() == address.ip().to_canonical()
+                || own.is_unspecified() && (own.is_ipv4() == address.is_ipv4() || own.is_ipv6() && is_dual())
+        };
+        let found = self.sockets(Ends::of_server(address.port()), StateFlags::LISTEN);
+        found.is_ok_and(|found| found.iter().any(accepts))
+    }
+
     /// Returns how many received bytes wait at an end of a connection until its process takes them; `None` if this network
     /// namespace does not have that end.
     pub fn waiting(&mut self, own: SocketAddr, peer: SocketAddr) -> Option<u32> {
@@ -168,6 +181,39 @@ mod tests {
             assert!(senders.iter().all(|each| each.delivery_rate > 0), "what was sent has a rate: {senders:?}");
             drop((clients, accepted));
             assert_eq!(kernel.connections(Ends::of_server(port)).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn a_listener_accepts_its_own_addresses_and_no_connection_is_made() {
+        let mut kernel = SocketDiagnosis::open().unwrap();
+        let listener = |address: &str, only_v6: bool| {
+            let address: SocketAddr = address.parse().unwrap();
+            let socket =
+                socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None).ok()?;
+            if address.is_ipv6() {
+                socket.set_only_v6(only_v6).ok()?;
+            }
+            socket.bind(&address.into()).ok()?;
+            socket.listen(1).ok()?;
+            Some(TcpListener::from(socket))
+        };
+        for (address, only_v6, v4, v6) in [
+            ("127.0.0.1:0", false, true, false),
+            ("0.0.0.0:0", false, true, false),
+            ("[::]:0", false, true, true),
+            ("[::]:0", true, false, true),
+            ("[::1]:0", true, false, true),
+        ] {
+            let Some(listener) = listener(address, only_v6) else {
+                println!("skipped: nobody listens at {address} here");
+                continue;
+            };
+            let port = listener.local_addr().unwrap().port();
+            let mut accepts = |host: &str| kernel.accepts(format!("{host}:{port}").parse().unwrap());
+            assert_eq!((accepts("127.0.0.1"), accepts("[::1]")), (v4, v6), "{address}, {only_v6}");
+            listener.set_nonblocking(true).unwrap();
+            assert!(listener.accept().is_err());
         }
     }
 

@@ -23,7 +23,7 @@ use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
 use crate::net::address::{self, Address};
-use crate::net::socket_diagnosis::Ends;
+use crate::net::socket_diagnosis::{Ends, SocketDiagnosis};
 use crate::runs::serve::cpu_time::CpuTime;
 use crate::runs::serve::own_counts::{self, OwnCountsReader};
 use crate::runs::serve::supervision::{self, Ending, Supervised, line};
@@ -39,8 +39,10 @@ const HOST: &str = "{host}";
 
 /// Time limit for a command to accept connections.
 const READY: Duration = Duration::from_secs(10);
-/// Interval of trying to connect to a command that does not accept yet.
+/// Interval of looking for the listening socket of a command.
 const RETRY: Duration = Duration::from_millis(5);
+/// Interval of trying to connect to a command whose listening socket is not found.
+const CONNECT: Duration = Duration::from_millis(250);
 /// Time for a command to end after SIGTERM, before it is killed.
 const TERM: Duration = Duration::from_secs(5);
 /// Maximum output of a command in its life.
@@ -154,6 +156,7 @@ impl Hosted {
     /// Waits until the command accepts connections, or has printed its line.
     fn await_ready(&self, plan: &Plan, signals: &SignalDescriptor) -> Result<()> {
         let deadline = Instant::now() + READY;
+        let mut listens = Listens::at(self.address);
         loop {
             while let Some(signal) = signals.read()? {
                 if signal != Signal::SIGCHLD {
@@ -165,7 +168,7 @@ impl Hosted {
             }
             let is_ready = match &plan.ready_line {
                 Some(text) => self.output().seen(text),
-                None => TcpStream::connect_timeout(&self.address, READY).is_ok(),
+                None => listens.by_now(),
             };
             if is_ready {
                 return Ok(());
@@ -249,6 +252,31 @@ impl Drop for Hosted {
     /// After any failure, no process of the command may outlive its supervisor.
     fn drop(&mut self) {
         let _ = self.end();
+    }
+}
+
+/// Whether a server listens. Its socket is looked up in the kernel, since a connection would be the first that the server sees,
+/// and one without a byte. Only a socket in another network namespace, as of a container, is found by a connection.
+struct Listens {
+    address: SocketAddr,
+    kernel: Option<SocketDiagnosis>,
+    connects: Instant,
+}
+
+impl Listens {
+    fn at(address: SocketAddr) -> Self {
+        Listens { address, kernel: SocketDiagnosis::open().ok(), connects: Instant::now() + CONNECT }
+    }
+
+    fn by_now(&mut self) -> bool {
+        if self.kernel.as_mut().is_some_and(|kernel| kernel.accepts(self.address)) {
+            return true;
+        }
+        if Instant::now() < self.connects {
+            return false;
+        }
+        self.connects = Instant::now() + CONNECT;
+        TcpStream::connect_timeout(&self.address, READY).is_ok()
     }
 }
 
@@ -374,7 +402,10 @@ fn watch_running(plan: &Plan) -> Result<ExitCode> {
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     let addresses = address::resolve("--listen", &plan.address)?;
     let accepts = addresses.iter().find_map(|each| match each {
-        Address::Tcp(address) => TcpStream::connect_timeout(address, READY).is_ok().then_some(*address),
+        Address::Tcp(address) => {
+            let listens = SocketDiagnosis::open().is_ok_and(|mut kernel| kernel.accepts(*address));
+            (listens || TcpStream::connect_timeout(address, READY).is_ok()).then_some(*address)
+        }
         Address::Unix(_) | Address::UnixPath(_) => None,
     });
     let address = accepts.ok_or_else(|| {
