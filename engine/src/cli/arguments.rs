@@ -197,6 +197,11 @@ fn conform_command() -> Command {
         )
         .arg(flag("until-failure").help("End after the first case that fails"))
         .arg(flag("plain").help("Send GET of the path wherever a case of HTTP may choose the request"))
+        .arg(
+            flag("any-status")
+                .requires("plain")
+                .help("Accept any status but 400 and those of class 5, for a load that judges statuses"),
+        )
         .arg(flag("allow-remote").help("Send the cases to a server that is not on this machine"))
         .arg(flag("json").help("Print a JSON line for each case"))
         .arg(parent());

@@ -426,6 +426,7 @@ fn conform(matches: &ArgMatches) -> Result<ExitCode> {
         control: matches.get_flag("control"),
         until_failure: matches.get_flag("until-failure"),
         plain: matches.get_flag("plain"),
+        any_status: matches.get_flag("any-status"),
         json,
     })?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -14,6 +14,15 @@ use crate::net::socket_diagnosis::SocketDiagnosis;
 /// Most bytes of a reply that a fault quotes.
 const QUOTED: usize = 40;
 
+/// Receive buffer of a client that reads slowly.
+const SMALL_BUFFER: usize = 16 << 10;
+
+/// Largest segment of a client that reads slowly: any host must take as many bytes (RFC 9293, section 3.7.1).
+const SMALL_SEGMENT: u32 = 536;
+
+/// Wait of a client that sends as much as the server takes.
+const NO_MORE_TAKEN: Duration = Duration::from_millis(20);
+
 /// Maximum bytes of a receive call.
 const MOST: usize = 64 << 10;
 
@@ -42,12 +51,14 @@ pub enum End {
 }
 
 impl Connection {
-    /// Connects, with a receive buffer of this size if one is given.
-    pub fn open(address: SocketAddr, patience: Duration, receive_buffer: Option<usize>) -> io::Result<Self> {
+    /// Connects. A client that is `slow` has a small receive buffer and small segments. The send buffer of the server's kernel
+    /// grows with the segments, to some MiB with those of the loopback interface, so that it could hold every reply.
+    pub fn open(address: SocketAddr, patience: Duration, slow: bool) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::STREAM, None)?;
-        if let Some(bytes) = receive_buffer {
-            socket.set_recv_buffer_size(bytes)?;
+        if slow {
+            socket.set_recv_buffer_size(SMALL_BUFFER)?;
+            socket.set_tcp_mss(SMALL_SEGMENT)?;
         }
         socket.connect_timeout(&address.into(), patience)?;
         let stream = TcpStream::from(socket);
@@ -71,6 +82,26 @@ impl Connection {
     /// Sends as much as the server takes.
     pub fn send_in_vain(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
+    }
+
+    /// Sends until the server has taken nothing for a moment, or all of the bytes.
+    pub fn send_what_is_taken(&mut self, bytes: &[u8]) {
+        let _ = self.stream.set_write_timeout(Some(NO_MORE_TAKEN));
+        let _ = self.stream.write_all(bytes);
+        let _ = self.stream.set_write_timeout(Some(self.patience));
+    }
+
+    /// Sends bytes in a thread while `receive` runs, and ends the connection after it.
+    pub fn while_sending<T>(&mut self, bytes: &[u8], receive: impl FnOnce(&mut Self) -> T) -> io::Result<T> {
+        let mut sender = self.stream.try_clone()?;
+        // The receiver may be slow on purpose. The end of the connection wakes the sender.
+        sender.set_write_timeout(None)?;
+        Ok(std::thread::scope(|scope| {
+            scope.spawn(move || sender.write_all(bytes));
+            let result = receive(self);
+            let _ = self.stream.shutdown(Shutdown::Both);
+            result
+        }))
     }
 
     /// Tells the server that no more will be sent. The server may have closed already.
@@ -191,11 +222,12 @@ impl Connection {
     /// Waits until the server has taken what was sent, so that the next bytes come in another call. The kernel says so of a
     /// server on this machine; of another one there is only a pause.
     pub fn await_taken(&self) {
-        const PAUSE: Duration = Duration::from_millis(1);
-        const PAUSES: usize = 200;
+        const PAUSE: Duration = Duration::from_micros(200);
+        const PAUSES: usize = 1000;
+        const UNSEEN: Duration = Duration::from_millis(1);
         let ends = || Some((self.stream.peer_addr().ok()?, self.stream.local_addr().ok()?));
         let (Ok(mut kernel), Some((own, peer))) = (SocketDiagnosis::open(), ends()) else {
-            return std::thread::sleep(PAUSE);
+            return std::thread::sleep(UNSEEN);
         };
         for _ in 0..PAUSES {
             std::thread::sleep(PAUSE);
@@ -208,6 +240,11 @@ impl Connection {
     /// Whether nothing has come that belongs to no reply.
     pub fn is_quiet(&self) -> bool {
         self.unread.is_empty()
+    }
+
+    /// Whether the server has ended the connection between two replies, or reset it.
+    pub fn has_ended_early(&self) -> bool {
+        self.ended == Some(End::Reset) || self.ended == Some(End::Closed) && self.is_quiet()
     }
 
     fn silence(&self) -> String {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::conform::case::{Case, always};
-use crate::conform::connection::Connection;
-use crate::conform::protocol::Exchange;
+use crate::conform::connection::{Connection, in_words};
+use crate::conform::protocol::{Exchange, Reply};
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict};
 
@@ -55,8 +55,20 @@ const STEPS: usize = 5;
 /// Pause of a client that sends slowly.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Bytes of requests of the slow reader, and the number of them: the replies are larger than the usual buffers.
-const REQUESTS: (usize, usize) = (5000, 64);
+/// Pause of a slow client in the middle of its request or reply: more than the timeouts that are too short for a slow network.
+const LONG_PAUSE: Duration = Duration::from_millis(1200);
+
+/// Bytes of the replies to a slow reader: more than the send buffer of a server with the usual limit (tcp_wmem, 4 MiB).
+const UNREAD: usize = 6 << 20;
+
+/// Bytes of the replies that are cut short by a reset: more than the buffers of a slow reader and of its server.
+const CUT_SHORT: usize = 1 << 20;
+
+/// Maximum requests of a slow reader, and of a client that resets its connection in mid-reply.
+const MOST_REQUESTS: (usize, usize) = (2000, 64);
+
+/// Replies of HTTP after which a server may end a connection without a word. Some end it after 100 requests, with others unread.
+const ENOUGH: usize = 64;
 
 fn reset_in_mid_request(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     for _ in 0..RESETS {
@@ -84,32 +96,71 @@ fn reset_in_mid_reply(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
 
 /// Returns a connection on which part of a reply has come.
 pub fn in_mid_reply(subject: &mut Subject<'_>) -> Result<Connection, Fault> {
-    let exchange = (subject.protocol.largest)(&subject.path);
+    let (exchange, times) = largest(subject, CUT_SHORT, MOST_REQUESTS.1)?;
     let mut client = subject.connect_slow()?;
-    client.send(&exchange.request)?;
+    client.send_what_is_taken(&exchange.request.repeat(times));
     client.take(1, subject.patience);
     Ok(client)
 }
 
-fn slow_reader(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+/// Returns the exchange with the largest reply, and how often it makes so many bytes of replies.
+fn largest(subject: &mut Subject<'_>, bytes: usize, most: usize) -> Result<(Exchange, usize), Fault> {
     let exchange = (subject.protocol.largest)(&subject.path);
-    let (length, most) = REQUESTS;
-    let times = if subject.protocol.keeps { (length / exchange.request.len()).clamp(1, most) } else { 1 };
+    if !subject.protocol.keeps {
+        return Ok((exchange, 1));
+    }
+    let length = match &exchange.reply {
+        Reply::Exactly(reply) => reply.len(),
+        Reply::Form { .. } => match subject.length_of_reply {
+            Some(length) => length,
+            None => {
+                let mut client = subject.connect()?;
+                client.send(&exchange.request)?;
+                let length = client.reply(&exchange)?.len();
+                *subject.length_of_reply.insert(length)
+            }
+        },
+    };
+    Ok((exchange, bytes.div_ceil(length.max(1)).min(most)))
+}
+
+fn slow_reader(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let (exchange, times) = largest(subject, UNREAD, MOST_REQUESTS.0)?;
     let mut slow = subject.connect_slow()?;
-    slow.send(&exchange.request.repeat(times))?;
-    let waiting = beside(subject, |_| {
-        slow.take(100, Duration::from_millis(100));
-        Ok(())
-    })?;
+    let judged = slow.while_sending(&exchange.request.repeat(times), |slow| {
+        let waiting = beside(subject, |step, _| {
+            std::thread::sleep(if step == 1 { LONG_PAUSE } else { PAUSE });
+            slow.take(100, Duration::from_millis(100));
+            Ok(())
+        })?;
+        let ended = takes_all(subject, slow, &exchange, times)?;
+        Ok((waiting, ended))
+    });
+    let (waiting, ended) = judged.map_err(|error| Fault::new("a connection", in_words(&error, subject.patience)))??;
+    drop(slow);
+    let verdict = after(waiting)?;
+    subject.still_serves()?;
+    Ok(ended.unwrap_or(verdict))
+}
+
+/// Receives the replies to a slow reader. Returns a verdict if the server used its freedom to end the connection.
+fn takes_all(
+    subject: &Subject<'_>,
+    slow: &mut Connection,
+    exchange: &Exchange,
+    times: usize,
+) -> Result<Option<Verdict>, Fault> {
     for number in 0..times {
-        let reply = slow.reply(&exchange);
-        let reply = reply.map_err(|fault| fault.when(&format!("to request {} of a slow reader", number + 1)))?;
-        if (subject.protocol.is_last)(&reply) {
-            break;
+        match slow.reply(exchange) {
+            Ok(reply) if (subject.protocol.is_last)(&reply) => break,
+            Ok(_) => {}
+            Err(_) if subject.protocol.is_http && number >= ENOUGH && slow.has_ended_early() => {
+                return Ok(Some(Verdict::Allowed(format!("it ends a connection after {number} requests"))));
+            }
+            Err(fault) => return Err(fault.when(&format!("to request {} of a slow reader", number + 1))),
         }
     }
-    drop(slow);
-    after(waiting)
+    Ok(None)
 }
 
 fn slow_writer(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
@@ -117,7 +168,10 @@ fn slow_writer(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let mut slow = subject.connect()?;
     let (slowly, rest) = exchange.request.split_at((exchange.request.len() - 1).min(4 * STEPS));
     let mut parts = slowly.chunks(slowly.len().div_ceil(STEPS).max(1));
-    let waiting = beside(subject, |_| {
+    let waiting = beside(subject, |step, _| {
+        if step == 1 {
+            std::thread::sleep(LONG_PAUSE);
+        }
         for byte in parts.next().unwrap_or_default() {
             slow.send(&[*byte])?;
             std::thread::sleep(PAUSE);
@@ -136,11 +190,11 @@ fn slow_writer(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
 /// Lets a slow client do something, and a fast one make a request, in turn. Returns the fast client that has to wait.
 fn beside(
     subject: &mut Subject<'_>,
-    mut slow: impl FnMut(&mut Subject<'_>) -> Result<(), Fault>,
+    mut slow: impl FnMut(usize, &mut Subject<'_>) -> Result<(), Fault>,
 ) -> Result<Option<(Connection, Exchange)>, Fault> {
     let mut waiting = None;
-    for _ in 0..STEPS {
-        slow(subject)?;
+    for step in 0..STEPS {
+        slow(step, subject)?;
         if waiting.is_none() {
             waiting = subject.asks_beside().map_err(|fault| fault.when("beside a slow client"))?;
         }

@@ -1,10 +1,10 @@
 //! Where requests and replies of HTTP end, and when connections do (RFC 9112, sections 6, 7 and 9).
 
 use crate::conform::case::{Case, Need};
-use crate::conform::heads::{asked, is_http, refused, with_path};
+use crate::conform::heads::{asked, closes, is_http, refused, with_path};
 use crate::conform::http_reply::HttpReply;
 use crate::conform::subject::Subject;
-use crate::conform::verdict::{Fault, Verdict};
+use crate::conform::verdict::{Fault, Verdict, bytes};
 
 pub const CASES: &[Case] = &[
     Case {
@@ -37,20 +37,20 @@ pub const CASES: &[Case] = &[
     Case {
         number: 34,
         name: "chunked request body",
-        rule: "A chunked body is read to its end, or the connection is closed: it is never taken for a request",
-        source: "RFC 9112, section 9.3",
+        rule: "A chunked body is read to its end, or the connection is closed: no part of it is taken for a request",
+        source: "RFC 9112, sections 7.1 and 9.3",
         applies: is_http,
         needed_by: None,
-        run: |subject| body(subject, "Transfer-Encoding: chunked", true),
+        run: |subject| bodies(subject, chunked),
     },
     Case {
         number: 35,
         name: "request body with a length",
-        rule: "A body is read to its end, or the connection is closed: it is never taken for a request",
+        rule: "A body is read to its end, or the connection is closed: no part of it is taken for a request",
         source: "RFC 9112, section 9.3",
         applies: is_http,
         needed_by: Some(Need::RequestBody),
-        run: |subject| body(subject, "Content-Length: ", false),
+        run: |subject| bodies(subject, sized),
     },
     Case {
         number: 36,
@@ -73,11 +73,15 @@ pub const CASES: &[Case] = &[
     Case {
         number: 38,
         name: "Connection: close",
-        rule: "After the reply to a request with Connection: close, the connection is closed",
+        rule: "After the reply to a request with Connection: close, also in a list, the connection is closed",
         source: "RFC 9112, section 9.6",
         applies: is_http,
         needed_by: None,
-        run: |subject| closes(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
+        run: |subject| {
+            closes(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")?;
+            let in_a_list = closes(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: x, close\r\n\r\n");
+            in_a_list.map_err(|fault| fault.when("to Connection: x, close"))
+        },
     },
     Case {
         number: 39,
@@ -120,26 +124,68 @@ fn two_lengths(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     Ok(Verdict::Passed)
 }
 
-/// Judges a request with a body, and a request behind it.
-fn body(subject: &mut Subject<'_>, field: &str, chunked: bool) -> Result<Verdict, Fault> {
+/// The field that frames a body, and the body with its framing.
+type Framed = fn(&str) -> (String, String);
+
+fn sized(body: &str) -> (String, String) {
+    (format!("Content-Length: {}", body.len()), body.to_owned())
+}
+
+/// Two chunks, so that a server that takes the first for all of it is seen, too.
+fn chunked(body: &str) -> (String, String) {
+    let (first, rest) = body.split_at(body.len() / 2);
+    let framed = format!("{:x}\r\n{first}\r\n{:X}\r\n{rest}\r\n0\r\n\r\n", first.len(), rest.len());
+    ("Transfer-Encoding: chunked".to_owned(), framed)
+}
+
+/// Requests in the longest body: more than a server receives at once.
+const MANY: usize = 1000;
+
+/// Judges requests with bodies of requests: with the head, behind it, and longer than a server receives at once.
+fn bodies(subject: &mut Subject<'_>, framed: Framed) -> Result<Verdict, Fault> {
     let smuggled = with_path(subject, SMUGGLED);
-    let (length, body) = match chunked {
-        true => (String::new(), format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len())),
-        false => (smuggled.len().to_string(), smuggled),
-    };
-    let request = format!("POST {{path}} HTTP/1.1\r\nHost: h\r\n{field}{length}\r\n\r\n{body}");
-    let (mut client, first) = asked(subject, &request)?;
-    let mut replies = 1;
-    // The next reply must be that to this request, or there is none: the connection is closed.
-    let next = with_path(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    client.send_in_vain(next.as_bytes());
-    while client.http(false).is_ok() {
-        replies += 1;
+    let mut verdict = Verdict::Passed;
+    for (body, at_once) in [(smuggled.clone(), true), (smuggled.clone(), false), (smuggled.repeat(MANY), true)] {
+        let judged = body_of(subject, framed(&body), at_once)
+            .map_err(|fault| fault.when(&format!("to a body of {}", bytes(body.len()))))?;
+        if verdict == Verdict::Passed {
+            verdict = judged;
+        }
     }
-    match replies {
-        1 => Ok(Verdict::Allowed(format!("it refuses the body and closes ({})", first.in_words()))),
-        2 => Ok(Verdict::Passed),
-        _ => Err(Fault::new("at most 2 replies to 2 requests", format!("{replies}: it took the body for a request"))),
+    Ok(verdict)
+}
+
+/// Judges a request with a body, and a request behind it.
+fn body_of(subject: &mut Subject<'_>, (field, body): (String, String), at_once: bool) -> Result<Verdict, Fault> {
+    let (_, plain) = asked(subject, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")?;
+    let head = with_path(subject, &format!("POST {{path}} HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n"));
+    let next = with_path(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let mut client = subject.connect()?;
+    if !at_once {
+        client.send_in_vain(head.as_bytes());
+        client.await_taken();
+    }
+    let rest = if at_once { head + &body } else { body };
+    let replies = client.while_sending((rest + &next).as_bytes(), |client| {
+        let mut replies = vec![client.http(false)?];
+        // The next reply must be that to the next request, or there is none: the connection is closed.
+        while let Ok(reply) = client.http(false) {
+            replies.push(reply);
+        }
+        client.ends().map(|_| replies)
+    });
+    let replies = replies.map_err(|error| Fault::new("a connection", error.to_string()))??;
+    match replies.as_slice() {
+        [first] => Ok(Verdict::Allowed(format!("it replies with {} and closes", first.in_words()))),
+        [_, second] if second.status == plain.status => Ok(Verdict::Passed),
+        [_, second] => Err(Fault::new(
+            format!("{} to the request behind the body", plain.in_words()),
+            format!("{}: it took the body for a request", second.in_words()),
+        )),
+        more => Err(Fault::new(
+            "at most 2 replies to 2 requests",
+            format!("{}: it took the body for a request", more.len()),
+        )),
     }
 }
 
@@ -158,12 +204,6 @@ fn head(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         }
         _ => Ok(Verdict::Passed),
     }
-}
-
-fn closes(subject: &mut Subject<'_>, request: &str) -> Result<Verdict, Fault> {
-    let (mut client, _) = asked(subject, request)?;
-    client.ends().map_err(|fault| fault.when("after the reply"))?;
-    Ok(Verdict::Passed)
 }
 
 fn persistent(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {

@@ -30,6 +30,11 @@ impl HttpReply {
         self.status / 100 == class
     }
 
+    /// Whether the status is one of a resource that the server has.
+    pub fn is_success(&self) -> bool {
+        self.is(2) || self.is(3)
+    }
+
     /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())

@@ -1,4 +1,4 @@
-//! What the processes of a server hold: descriptors and memory.
+//! What the processes of a server hold: descriptors, threads and memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,12 +18,23 @@ const REST: Duration = Duration::from_millis(500);
 pub struct Processes(ForeignTree);
 
 /// What a server holds at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Open descriptors of each process.
-    descriptors: BTreeMap<i32, usize>,
+    /// Open descriptors and threads of each process that lives.
+    of: BTreeMap<i32, Kept>,
+    /// Number of processes, also of those that have ended and were not waited for.
+    processes: usize,
     /// Memory that is not shared with files, of all processes.
     pub kib: u64,
+    /// Memory that processes may write, whether they have used it or not.
+    pub reserved_kib: u64,
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Kept {
+    descriptors: usize,
+    threads: usize,
 }
 
 impl Processes {
@@ -47,72 +58,99 @@ impl Processes {
         }
     }
 
-    /// Waits until they hold at most `more` descriptors and processes more than before; returns the last excess.
-    pub fn return_to(&self, before: &Held, more: usize, patience: Duration) -> (Held, usize) {
+    /// Waits until they hold fewer than `many` things more than before; returns what they hold then.
+    pub fn return_to(&self, before: &Held, many: usize, patience: Duration) -> Held {
         let deadline = Instant::now() + patience;
         loop {
             let now = self.held();
-            let excess = now.excess_over(before);
-            if excess <= more || Instant::now() > deadline {
-                return (now, excess);
+            if now.excess_over(before) < many || Instant::now() > deadline {
+                return now;
             }
             std::thread::sleep(AGAIN);
         }
     }
 
+    /// Lists the processes, living or not yet waited for.
+    pub fn list(&self) -> Vec<Pid> {
+        self.0.processes()
+    }
+
     fn held(&self) -> Held {
-        let processes: Vec<i32> = self.0.processes().into_iter().map(Pid::as_raw).collect();
-        let count = |&process: &i32| {
-            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?.count();
-            // Descriptors of a process that is ending are none.
-            (descriptors > 0).then_some((process, descriptors))
-        };
-        let descriptors = processes.iter().filter_map(count).collect();
-        Held { descriptors, kib: processes.iter().map(|&process| own_kib(process)).sum() }
+        let processes = self.list();
+        let mut held = Held { processes: processes.len(), ..Held::default() };
+        for process in processes.into_iter().map(Pid::as_raw) {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let descriptors = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
+            // A process that is ending has none.
+            if descriptors > 0 {
+                let threads = number(&status, "Threads:") as usize;
+                held.of.insert(process, Kept { descriptors, threads });
+            }
+            held.kib += number(&status, "RssAnon:");
+            held.reserved_kib += number(&status, "VmData:");
+        }
+        held
     }
 }
 
 impl Held {
-    /// Number of open descriptors.
-    pub fn descriptors(&self) -> usize {
-        self.descriptors.values().sum()
+    /// Counts the descriptors and threads that processes have more than before, and the processes that there were not. A pool
+    /// may have replaced a worker by another, whose own descriptors and threads are not counted.
+    pub fn excess_over(&self, before: &Held) -> usize {
+        let more = |(process, now): (&i32, &Kept)| {
+            let before = before.of.get(process)?;
+            Some(now.descriptors.saturating_sub(before.descriptors) + now.threads.saturating_sub(before.threads))
+        };
+        self.of.iter().filter_map(more).sum::<usize>() + self.processes.saturating_sub(before.processes)
     }
 
-    /// Counts the descriptors that processes have more than before, and the processes that there were not. A pool may have
-    /// replaced a worker by another, whose own descriptors are not counted.
-    fn excess_over(&self, before: &Held) -> usize {
-        let more = |(process, &now): (&i32, &usize)| Some(now.saturating_sub(*before.descriptors.get(process)?));
-        let processes = self.descriptors.len().saturating_sub(before.descriptors.len());
-        self.descriptors.iter().filter_map(more).sum::<usize>() + processes
+    /// Names what it has more than before, and how much, for a fault: before and now.
+    pub fn in_words(&self, before: &Held) -> (String, String) {
+        let sum = |held: &Held, part: fn(&Kept) -> usize| held.of.values().map(part).sum::<usize>();
+        let counts = |held: &Held| [sum(held, |kept| kept.descriptors), sum(held, |kept| kept.threads), held.processes];
+        let (mut then, mut now) = (Vec::new(), Vec::new());
+        let names = ["descriptors", "threads", "processes"];
+        for ((name, old), new) in names.into_iter().zip(counts(before)).zip(counts(self)) {
+            if new > old {
+                then.push(format!("{old} {name}"));
+                now.push(format!("{new} {name}"));
+            }
+        }
+        (then.join(", "), now.join(", "))
     }
 }
 
-/// Resident memory of a process without what it shares with files (proc_pid_statm(5)).
-fn own_kib(process: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+/// Returns the number of a line of a process's status (proc_pid_status(5)).
+fn number(status: &str, line: &str) -> u64 {
+    let rest = status.lines().find_map(|each| each.strip_prefix(line));
+    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn held(descriptors: &[(i32, usize)]) -> Held {
-        Held { descriptors: descriptors.iter().copied().collect(), kib: 0 }
+    fn held(of: &[(i32, usize, usize)], ended: usize) -> Held {
+        let of: BTreeMap<i32, Kept> =
+            of.iter().map(|&(process, descriptors, threads)| (process, Kept { descriptors, threads })).collect();
+        Held { processes: of.len() + ended, of, ..Held::default() }
     }
 
     #[test]
     fn excess_is_of_processes_that_live_and_of_new_ones() {
-        let before = held(&[(1, 10), (2, 20)]);
+        let before = held(&[(1, 10, 1), (2, 20, 5)], 0);
         for (now, excess) in [
-            (held(&[(1, 10), (2, 20)]), 0),
-            (held(&[(1, 13), (2, 5)]), 3),
-            (held(&[(1, 10), (3, 25)]), 0),
-            (held(&[(1, 10), (2, 20), (3, 9), (4, 9)]), 2),
+            (held(&[(1, 10, 1), (2, 20, 5)], 0), 0),
+            (held(&[(1, 13, 1), (2, 5, 5)], 0), 3),
+            (held(&[(1, 10, 8), (2, 20, 1)], 0), 7),
+            (held(&[(1, 10, 1), (3, 25, 90)], 0), 0),
+            (held(&[(1, 10, 1), (2, 20, 5), (3, 9, 1), (4, 9, 1)], 0), 2),
+            (held(&[(1, 10, 1), (2, 20, 5)], 4), 4),
         ] {
             assert_eq!(now.excess_over(&before), excess, "{now:?}");
         }
+        let more = held(&[(1, 10, 8), (2, 20, 5)], 2);
+        assert_eq!(more.in_words(&before), ("6 threads, 2 processes".to_owned(), "13 threads, 4 processes".to_owned()));
     }
 
     #[test]
@@ -120,7 +158,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let processes = Processes::at(listener.local_addr().unwrap()).unwrap();
         let held = processes.held();
-        assert!(held.descriptors() >= 4 && held.kib > 0, "{held:?}");
+        let own = held.of.values().next().copied().unwrap_or_default();
+        assert!(own.descriptors >= 4 && own.threads >= 1 && held.kib > 0, "{held:?}");
         let free = { std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
         assert!(Processes::at(free).is_err());
     }

@@ -2,7 +2,7 @@
 //! workload's own file. A suite that took correct replies from the workload would accept anything.
 
 use crate::conform::chance::Chance;
-use crate::conform::http_reply;
+use crate::conform::http_reply::{self, HttpReply};
 use crate::conform::verdict::{bytes as number_of, quoted};
 
 /// A request and the reply that it must get.
@@ -145,7 +145,7 @@ const ECHO: Protocol = Protocol {
     largest: |_| echoed(pattern(LARGEST_ECHO)),
     keeps: true,
     framed: false,
-    giant: |_| vec![b'x'; GIANT],
+    giant: |_| pattern(GIANT),
     garbage: &[],
     is_last: |_| false,
     is_http: false,
@@ -220,7 +220,7 @@ const HTTP: Protocol = Protocol {
         0 => got("GET", path),
         1 => got("HEAD", path),
         // A server may have resources of any size, or none.
-        _ => sized(1 + chance.below(LARGEST)),
+        _ => of_any_status(&format!("/bytes/{}", 1 + chance.below(LARGEST))),
     },
     short: |path, _| got("GET", path),
     largest: |path| got("GET", path),
@@ -232,26 +232,38 @@ const HTTP: Protocol = Protocol {
     is_http: true,
 };
 
+/// HTTP for a load that judges statuses by itself: it may expect any of them, such as 404 or 304.
+pub static HTTP_OF_ANY_STATUS: Protocol = Protocol {
+    exchange: |path, _, _| of_any_status(path),
+    short: |path, _| of_any_status(path),
+    largest: |path| of_any_status(path),
+    ..HTTP
+};
+
 fn got(method: &str, path: &str) -> Exchange {
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
-    let judge = if method == "HEAD" {
-        |came: &[u8], ended| web(came, true, ended)
-    } else {
-        |came: &[u8], ended| web(came, false, ended)
+    let judge: fn(&[u8], bool) -> Progress = match method {
+        "HEAD" => |came, ended| web(came, true, ended, HttpReply::is_success),
+        _ => |came, ended| web(came, false, ended, HttpReply::is_success),
     };
-    Exchange { request, reply: Reply::Form { words: "a reply of HTTP to a valid request", judge } }
+    let words = "a reply of HTTP with a status of class 2 or 3, since the server has the path";
+    Exchange { request: asked(method, path), reply: Reply::Form { words, judge } }
 }
 
-fn sized(bytes: usize) -> Exchange {
-    got("GET", &format!("/bytes/{bytes}"))
+fn of_any_status(path: &str) -> Exchange {
+    let judge = |came: &[u8], ended| web(came, false, ended, |reply| reply.status != 400 && reply.status < 500);
+    Exchange { request: asked("GET", path), reply: Reply::Form { words: "a reply of HTTP to a valid request", judge } }
 }
 
-/// Judges a reply to a valid request: neither refused as invalid nor failed.
-fn web(came: &[u8], head_only: bool, ended: bool) -> Progress {
+fn asked(method: &str, path: &str) -> Vec<u8> {
+    format!("{method} {path} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes()
+}
+
+/// Judges a reply to a valid request by its status.
+fn web(came: &[u8], head_only: bool, ended: bool, is_right: fn(&HttpReply) -> bool) -> Progress {
     match http_reply::read(came, head_only, ended) {
         Err(wrong) => Progress::Wrong(wrong),
         Ok(None) => Progress::More,
-        Ok(Some(reply)) if reply.status == 400 || reply.status >= 500 => Progress::Wrong(reply.in_words()),
+        Ok(Some(reply)) if !is_right(&reply) => Progress::Wrong(reply.in_words()),
         Ok(Some(reply)) => Progress::Complete(reply.length),
     }
 }
@@ -326,6 +338,22 @@ fn iterations(count: usize) -> Exchange {
 mod tests {
     use super::*;
     use crate::workloads::WORKLOADS;
+
+    #[test]
+    fn a_path_that_the_server_has_gets_a_status_of_success() {
+        for (status, is_right, may_be_expected) in
+            [(200, true, true), (204, true, true), (301, true, true), (404, false, true), (418, false, true)]
+                .into_iter()
+                .chain([(400, false, false), (503, false, false)])
+        {
+            let reply = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n");
+            let judged = |protocol: &Protocol| {
+                let exchange = (protocol.short)("/", &mut Chance::new(1, 1));
+                exchange.reply.judge(reply.as_bytes(), false) == Progress::Complete(reply.len())
+            };
+            assert_eq!((judged(&HTTP), judged(&HTTP_OF_ANY_STATUS)), (is_right, may_be_expected), "{status}");
+        }
+    }
 
     #[test]
     fn a_protocol_is_that_of_a_workload_and_has_one_entry() {

@@ -8,9 +8,6 @@ use crate::conform::connection::{Connection, in_words};
 use crate::conform::protocol::{Exchange, Protocol};
 use crate::conform::verdict::Fault;
 
-/// Receive buffer of a client that reads slowly.
-const SMALL_BUFFER: usize = 16 << 10;
-
 /// Time for a server to accept a connection.
 const ACCEPTED: Duration = Duration::from_millis(1);
 
@@ -31,6 +28,11 @@ pub trait Host {
     /// Waits until the server has received this many bytes since the case began, and thus all that this client has sent.
     fn await_taken(&mut self, _bytes: u64, client: &Connection) {
         client.await_taken();
+    }
+
+    /// Whether it has started the server, so that a case may stop its processes.
+    fn has_started(&self) -> bool {
+        false
     }
 
     /// Stops the server with SIGTERM and waits for its end. `None` if it cannot. The error says what was wrong.
@@ -60,6 +62,8 @@ pub struct Subject<'a> {
     pub patience: Duration,
     /// What runs the cases.
     pub host: &'a mut dyn Host,
+    /// Length of the largest reply, once a case has seen it, of a workload that does not say.
+    pub length_of_reply: Option<usize>,
     /// Random numbers of the running case.
     pub chance: Chance,
 }
@@ -75,6 +79,7 @@ impl<'a> Subject<'a> {
             seed: 1,
             patience: Duration::from_secs(5),
             host,
+            length_of_reply: None,
             chance: Chance::new(1, 0),
         }
     }
@@ -94,16 +99,16 @@ impl<'a> Subject<'a> {
 
     /// Connects.
     pub fn connect(&mut self) -> Result<Connection, Fault> {
-        self.connect_with(None)
+        self.connect_with(false)
     }
 
-    /// Connects with a small receive buffer.
+    /// Connects with small buffers at both ends.
     pub fn connect_slow(&mut self) -> Result<Connection, Fault> {
-        self.connect_with(Some(SMALL_BUFFER))
+        self.connect_with(true)
     }
 
-    fn connect_with(&mut self, receive_buffer: Option<usize>) -> Result<Connection, Fault> {
-        let opened = Connection::open(self.address, self.patience, receive_buffer);
+    fn connect_with(&mut self, slow: bool) -> Result<Connection, Fault> {
+        let opened = Connection::open(self.address, self.patience, slow);
         let opened =
             opened.map_err(|error| Fault::new("a server that accepts connections", in_words(&error, self.patience)))?;
         self.host.connected();

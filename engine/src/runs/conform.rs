@@ -11,7 +11,7 @@ use crate::base::output::say;
 use crate::base::setting::{A_NUMBER_OF_64_BITS, Form, Kind, Setting, Settings};
 use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
 use crate::conform::case::{Case, STOPS};
-use crate::conform::protocol::{PROTOCOLS, Protocol, find};
+use crate::conform::protocol::{HTTP_OF_ANY_STATUS, PROTOCOLS, Protocol, find};
 use crate::conform::subject::{Host, Subject};
 use crate::conform::verdict::{Fault, Verdict};
 use crate::conform::{all, of};
@@ -63,6 +63,8 @@ pub struct Plan {
     pub until_failure: bool,
     /// Whether cases that may choose a request send only the plainest one.
     pub plain: bool,
+    /// Whether a reply of HTTP is right with any status but 400 and those of class 5.
+    pub any_status: bool,
     /// Whether to print lines for programs.
     pub json: bool,
 }
@@ -90,13 +92,14 @@ pub fn list(json: bool) -> Result<()> {
 
 /// Runs the cases, and prints the verdict of each. Returns the number of cases that failed.
 pub fn run(plan: &Plan) -> Result<usize> {
-    let protocol = find(&plan.workload).ok_or_else(|| {
+    let known = find(&plan.workload).ok_or_else(|| {
         mistake_with_hint(
             "conform.no_cases",
             format!("workload {} has no cases", plan.workload),
             "engine/src/conform/protocol.rs says what its clients send",
         )
     })?;
+    let protocol = if known.is_http && plan.any_status { &HTTP_OF_ANY_STATUS } else { known };
     let cases = chosen(plan, protocol)?;
     let address = address(plan)?;
     process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
@@ -199,6 +202,10 @@ struct Reader {
 }
 
 impl Host for Reader {
+    fn has_started(&self) -> bool {
+        self.can_stop
+    }
+
     fn stop(&mut self) -> Option<std::result::Result<(), String>> {
         if !self.can_stop || say_line(&Line::ConformStop(ConformStop { number: STOPS })).is_err() {
             return None;

@@ -64,6 +64,10 @@ impl Host for Ours {
 
     fn connected(&mut self) {}
 
+    fn has_started(&self) -> bool {
+        true
+    }
+
     fn await_taken(&mut self, bytes: u64, _client: &Connection) {
         let due = self.taken + bytes;
         let server = self.server.as_mut().expect("the case that stops the server is the last");

@@ -1,16 +1,20 @@
 """Servers that each break one thing, for tests of the cases that any server must pass.
 
-`python broken_servers.py FAULT PORT`: a server of workload `bytes`, or `http` if the fault is one of that
-protocol. Each connection has a thread. Without a fault (`none`, `none_http`) the servers pass every case.
+`python broken_servers.py FAULT PORT`: a server of workload `bytes`, or of `echo` or `http` if the fault is
+one of that protocol. Each connection has a thread. Without a fault (`none`, `none_echo`, `none_http`) the
+servers pass every case.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -18,10 +22,17 @@ from collections.abc import Callable
 PATTERN = bytes(range(251)) * 80
 LONGEST_LINE = 64
 LONGEST_HEAD = 8192
+LATE = 150
+"""A place far from both ends of a request of some 270 bytes."""
 GIANT = 500_000
 
-kept: list[int] = []
-"""Descriptors that are never closed."""
+SHORT_TIMEOUT = 0.2
+"""Seconds after which a server with too short a timeout gives a client up."""
+
+kept: list[object] = []
+"""Descriptors, threads and memory that are never released."""
+served = itertools.count(1)
+"""Numbers of connections."""
 
 
 class Ended(Exception):
@@ -37,6 +48,7 @@ class Connection:
 
     def __init__(self, client: socket.socket, fault: str) -> None:
         self.client, self.fault, self.buffer = client, fault, b""
+        self.has_received = False
 
     def until(self, mark: bytes, longest: int) -> bytes:
         """Return the bytes up to a mark; raise `Ended` at the end, and at more than the longest."""
@@ -47,12 +59,33 @@ class Connection:
                 raise TooLong
             if self.fault == "mishandles_split" and self.buffer:
                 self.buffer = b""  # what came before the rest is forgotten
-            piece = self.client.recv(4096)
-            if not piece:
-                raise Ended
-            self.buffer += piece
+            if self.fault == "mishandles_late_split" and len(self.buffer) == LATE:
+                self.buffer = b""
+            if self.fault == "times_out_in_request":
+                self.client.settimeout(SHORT_TIMEOUT if self.buffer else None)
+            self.buffer += self.receive()
         found, _, self.buffer = self.buffer.partition(mark)
         return found
+
+    def receive(self) -> bytes:
+        """Return some bytes; raise `Ended` at the end."""
+        piece = self.client.recv(4096)
+        if not piece:
+            if self.fault == "dies_of_silence" and not self.has_received:
+                os._exit(1)
+            raise Ended
+        self.has_received = True
+        return piece
+
+    def send(self, reply: bytes) -> None:
+        """Send a reply."""
+        if self.fault not in ("sends_once", "echoes_once"):
+            self.client.sendall(reply)
+            return
+        self.client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            self.client.send(reply)  # the rest is forgotten if the client is slow
+        self.client.setblocking(True)
 
     def has_ended(self) -> bool:
         """Return whether the client's end has come, or comes within a moment."""
@@ -64,8 +97,14 @@ class Connection:
 def serve_bytes(each: Connection) -> None:
     """The workload `bytes`: a number and a newline, and as many bytes."""
     longest = GIANT if each.fault == "crashes_on_giant" else LONGEST_LINE
+    stale = b""
     while True:
-        count = int(each.until(b"\n", longest))
+        digits = each.until(b"\n", longest)
+        if each.fault == "reads_stale_bytes":
+            # A buffer that is used again without an end mark: digits of a longer request remain behind these.
+            digits += stale[len(digits) :]
+            stale = digits
+        count = int(digits)
         if not 0 < count <= 16384:
             raise Ended
         reply = PATTERN[:count]
@@ -80,9 +119,16 @@ def serve_bytes(each: Connection) -> None:
         if each.fault == "closes_early" and count > 12_000:
             each.client.sendall(reply[: count // 2])
             raise Ended
-        each.client.sendall(reply)
+        each.send(reply)
         if each.fault == "one_request":
             raise Ended
+
+
+def serve_echo(each: Connection) -> None:
+    """The workload `echo`: all bytes as they came."""
+    while True:
+        piece = each.receive()
+        each.send(piece.partition(b"\0")[0] if each.fault == "ends_at_zero" else piece)
 
 
 def serve_http(each: Connection) -> None:
@@ -93,37 +139,89 @@ def serve_http(each: Connection) -> None:
         except TooLong:
             each.client.sendall(b"HTTP/1.1 431 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             raise
-        status, close, head_only = understood(head.lstrip(b"\r\n"))
+        status, close, head_only = understood(head.lstrip(b"\r\n"), each.fault)
         if each.fault == "ignores_close" and b"\r\nConnection: close" in head:
             close = False
+        if each.fault == "ignores_list" and b"\r\nConnection: x, close" in head:
+            close = False
+        if each.fault == "keeps_1_0" and head.split(b"\r\n")[0].endswith(b"HTTP/1.0"):
+            close = False
+        if each.fault == "teapot":
+            status = "418"
         body = b"" if status == "404" else b"hello"
+        if each.fault == "counts":
+            body = b"%09d" % next(served)
         fields = f"Content-Length: {len(body)}\r\n" + ("Connection: close\r\n" if close else "")
         reply = f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode()
-        each.client.sendall(reply + (b"" if head_only and each.fault != "body_of_head" else body))
+        each.send(reply + (b"" if head_only and each.fault != "body_of_head" else body))
         if close:
             raise Ended
 
 
-def understood(head: bytes) -> tuple[str, bool, bool]:
+def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
     """Return the status, whether the connection closes, and whether the request is HEAD."""
     first, *lines = head.split(b"\r\n")
-    line = re.fullmatch(rb"([A-Z]+) (?:http://[^/ ]*)?(/[^ ]*) HTTP/1\.([01])", first)
+    scheme = b"" if fault == "knows_no_absolute_form" else b"(?:http://[^/ ]*)?"
+    line = re.fullmatch(rb"([A-Z]+) " + scheme + rb"(/[^ ]*) HTTP/1\.([01])", first)
     fields = [re.fullmatch(rb"([!-9;-~]+):[ \t]*(.*?)[ \t]*", each) for each in lines]
+    if fault == "crashes_on_fold" and any(each.startswith(b" ") for each in lines):
+        return "500", True, False
     if line is None or None in fields:
-        return "400", True, False
+        return "404" if fault == "knows_no_absolute_form" and b" http:" in first else "400", True, False
     named = [(found[1].lower(), found[2]) for found in fields if found]
+    if fault == "knows_one_case":
+        named = [
+            (found[1].replace(b"C", b"c", 1).replace(b"H", b"h", 1), found[2]) for found in fields if found
+        ]
+    if fault == "keeps_blanks":
+        named = [(each.split(b":")[0].lower(), each.split(b":")[1][1:]) for each in lines]
     hosts = [value for name, value in named if name == b"host"]
-    has_body = any(name in (b"content-length", b"transfer-encoding") for name, _ in named)
-    if len(hosts) != (line[3] == b"1") or any(re.search(rb"[ /]", host) for host in hosts) or has_body:
+    bodies = [name for name, _ in named if name in (b"content-length", b"transfer-encoding")]
+    if fault == "ignores_chunks" and bodies == [b"transfer-encoding"] and line[1] == b"POST":
+        return "200", False, False
+    if fault == "ignores_body" and bodies == [b"content-length"] and line[1] == b"POST":
+        return "200", False, False
+    if fault == "takes_two_lengths" and len(bodies) == 2:
+        return "200", True, False
+    is_missing = len(hosts) < int(line[3])
+    if is_missing or len(hosts) > 1 or any(re.search(rb"[ /]", host.strip()) for host in hosts) or bodies:
         return "400", True, line[1] == b"HEAD"
-    close = line[3] == b"0" or (b"connection", b"close") in named
+    options = [
+        option.strip().lower()
+        for name, value in named
+        if name == b"connection"
+        for option in value.split(b",")
+    ]
+    if fault in ("keeps_blanks", "knows_one_case"):
+        options = [value for name, value in named if name == b"connection"]
+    close = line[3] == b"0" or b"close" in options
     if line[1] not in (b"GET", b"HEAD"):
         return "405", close, False
-    return "200" if line[2] == b"/" else "404", close, line[1] == b"HEAD"
+    return "200" if line[2].partition(b"?")[0] == b"/" else "404", close, line[1] == b"HEAD"
 
 
-OF_HTTP = ("none_http", "body_of_head", "ignores_close")
+OF_HTTP = (
+    "none_http", "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
+    "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",
+    "ignores_chunks", "ignores_body", "takes_two_lengths",
+)  # fmt: skip
 """The faults of servers of the workload `http`."""
+
+OF_ECHO = ("none_echo", "ends_at_zero", "echoes_once")
+"""The faults of servers of the workload `echo`."""
+
+
+def keep(client: socket.socket, fault: str) -> None:
+    """Keep what a connection of a server with this fault leaves."""
+    number = next(served)
+    if fault == "leaks_memory":
+        kept.append(b"x" * 8000)
+    elif fault == "leaks_a_thread":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    elif fault == "leaks_few_descriptors" and number % 12 == 0:
+        kept.append(os.dup(client.fileno()))
+    elif fault == "leaves_zombies":
+        os.posix_spawn("/bin/true", ["true"], {})  # and nothing waits for it
 
 
 def connection(client: socket.socket, fault: str, serve: Callable[[Connection], None]) -> None:
@@ -133,9 +231,16 @@ def connection(client: socket.socket, fault: str, serve: Callable[[Connection], 
         serve(Connection(client, fault))
     except (Ended, ValueError, BrokenPipeError):
         pass
+    except TimeoutError:
+        pass
     except ConnectionResetError:
         if fault == "leaks_a_descriptor":
             kept.append(os.dup(client.fileno()))
+    keep(client, fault)
+    if fault == "resets_at_the_end":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        return
     # What the client has sent is taken before the close, which would be a reset otherwise.
     with client:
         client.settimeout(1.0)
@@ -151,7 +256,9 @@ def main() -> None:
     """Serve until SIGTERM."""
     fault, port = sys.argv[1], int(sys.argv[2])
     signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "ignores_sigterm" else signal.SIG_DFL)
-    serve = serve_http if fault in OF_HTTP else serve_bytes
+    if fault == "dies_of_a_pause":
+        signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
+    serve = serve_http if fault in OF_HTTP else serve_echo if fault in OF_ECHO else serve_bytes
     listener = socket.create_server(("127.0.0.1", port), backlog=256)
     while True:
         client, _ = listener.accept()

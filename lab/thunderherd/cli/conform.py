@@ -36,6 +36,14 @@ def conform(
             help="Workload, see `list workloads` (default: the URL's, else bytes).",
         ),
     ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path",
+            metavar="PATH",
+            help="Path of a resource that a server of HTTP has (default: the URL's, else /).",
+        ),
+    ] = None,
     cases: Annotated[
         list[str] | None,
         typer.Option("--case", metavar="N", help="Number of a case; may be repeated (default: all)."),
@@ -72,16 +80,16 @@ def conform(
     numbers = [number for text in cases or () for number in _numbers(text)]
     check_output("conform", "--junit", junit)
 
-    from thunderherd.conform.cases import conformance
     from thunderherd.conform.formats import as_json as for_programs
     from thunderherd.conform.formats import as_junit
     from thunderherd.conform.server import typed_server
+    from thunderherd.conform.verdicts import conformance
     from thunderherd.engine.client import catalogue
     from thunderherd.show.terminal.conformance import print_conformance
     from thunderherd.text.layout import make_console
 
     longest = _seconds(patience)
-    chosen = typed_server(server, workload, catalogue())
+    chosen = typed_server(server, workload, catalogue(), path=path)
     found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
     if as_json:
         print(json.dumps(for_programs(found), indent=2))

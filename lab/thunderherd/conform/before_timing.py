@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from thunderherd.conform.cases import Conformance, conformance
 from thunderherd.conform.server import Tested
+from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
@@ -74,7 +74,7 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
 @lru_cache(maxsize=64)
 def _conformance(tested: Tested, numbers: tuple[int, ...]) -> Conformance:
     """Run the cases once for all stages of a search."""
-    return conformance(tested, numbers=numbers, plain=True)
+    return conformance(tested, numbers=numbers, plain=True, any_status=True)
 
 
 def _servers(study: Study) -> dict[Tested, list[Contender]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
-from thunderherd.conform.cases import Conformance
+from thunderherd.conform.verdicts import Conformance
 
 __all__ = ["as_json", "as_junit"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from thunderherd.toml.file import show, suggest, unknown
 from thunderherd.trial.folder import filled_in
 
 __all__ = ["Tested", "typed_server"]
+
+PATH = re.compile(r"/[!-~]{0,1023}")
+"""A path as a request line has it."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,24 @@ class Tested:
             yield server
 
 
-def typed_server(typed: str, workload: str | None, catalogue: Catalogue) -> Tested:
-    """Return the server that was typed; raise `UserError` if it is none, or if the workload is unknown."""
+def typed_server(
+    typed: str, workload: str | None, catalogue: Catalogue, *, path: str | None = None
+) -> Tested:
+    """Return the server that was typed, with the path of a resource that it has (default: the URL's, or /).
+
+    Raise `UserError` if it is no server, if the workload is unknown, or if it has no paths.
+    """
     workloads = [each.name for each in catalogue.workloads]
     if workload is not None and workload not in workloads:
         raise UserError(unknown("workload", workload, workloads, "conform").at("conform"))
     if found := URL.match(typed):
+        if path is not None:
+            message = "a URL has its path"
+            hint = f"give it in the URL, such as http://127.0.0.1:8080{path}"
+            raise UserError(message, code="conform.path_of_url", hint=hint, where=f"conform: --path {path}")
         return _running(typed, found[1], workload, catalogue)
     chosen = workload or catalogue.defaults.workload
-    path = "/" if has_paths(chosen, catalogue) else None
+    path = _path(path, chosen, catalogue)
     if typed in [each.name for each in catalogue.designs]:
         return Tested(typed, chosen, "design", path=path)
     if not is_command(typed):
@@ -101,6 +114,26 @@ def _server(typed: str) -> Foreign:
         hint = "install it, build it, or give its path"
         raise UserError(message, code="conform.no_program", hint=hint, where="conform")
     return Foreign(command=words, directory=Path.cwd())
+
+
+def _path(path: str | None, workload: str, catalogue: Catalogue) -> str | None:
+    if not has_paths(workload, catalogue):
+        if path is not None:
+            raise UserError(
+                f"workload {workload} has no paths",
+                code="conform.no_paths",
+                hint="leave --path out, or give --workload http",
+                where=f"conform: --path {path}",
+            )
+        return None
+    if path is not None and not PATH.fullmatch(path):
+        raise UserError(
+            f"{show(path)} is no path",
+            code="conform.invalid_path",
+            hint="such as --path /index.html",
+            where="conform: --path",
+        )
+    return path or "/"
 
 
 def _running(typed: str, scheme: str, workload: str | None, catalogue: Catalogue) -> Tested:

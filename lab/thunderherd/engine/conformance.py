@@ -32,6 +32,8 @@ class Conforming:
     """The longest wait for the server, in seconds."""
     plain: bool = False
     """True to send only the plainest requests, as loads do."""
+    any_status: bool = False
+    """True to accept any status but 400 and those of class 5; with `plain` only."""
 
     def run(
         self,
@@ -53,6 +55,7 @@ class Conforming:
             "--patience", f"{round(1000 * self.patience)}ms",
             *(["--path", self.path] if self.path else []), *(["--control"] if stop else []),
             *(["--until-failure"] if until_failure else []), *(["--plain"] if self.plain else []),
+            *(["--any-status"] if self.any_status else []),
             "--parent", str(os.getpid()),
         ]  # fmt: skip
         process = EngineProcess(words, "the cases", control=stop is not None)

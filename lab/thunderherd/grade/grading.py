@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from thunderherd.conform.cases import Conformance, conformance
 from thunderherd.conform.server import Tested
+from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.engine.conform_lines import Conformed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from thunderherd.conform.cases import Conformance
+from thunderherd.conform.verdicts import Conformance
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.terminal.tables import print_table

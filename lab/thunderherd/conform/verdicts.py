@@ -1,4 +1,4 @@
-"""Runs the cases that any server of a workload must pass against a server.
+"""Verdicts on a server, from the cases that any server of its workload must pass.
 
 A server that this run started is started again after a case that failed, so that each case meets a server
 that works.
@@ -40,8 +40,13 @@ class Conformance:
         """Return the command that runs a case again with the same inputs."""
         workload = "" if self.tested.kind == "url" else f" --workload {self.tested.workload}"
         typed = shlex.quote(self.tested.typed)
+        path = f" --path {shlex.quote(self.tested.path or '')}" if self._names_path else ""
         plain = " --plain" if self.plain else ""
-        return f"thunderherd conform {typed}{workload} --case {case.number} --seed {self.seed}{plain}"
+        return f"thunderherd conform {typed}{workload}{path} --case {case.number} --seed {self.seed}{plain}"
+
+    @property
+    def _names_path(self) -> bool:
+        return self.tested.kind != "url" and self.tested.path not in (None, "/")
 
 
 @dataclass
@@ -53,11 +58,18 @@ class _Run:
 
 
 def conformance(
-    server: Tested, *, numbers: Sequence[int] = (), seed: int = 1, patience: float = 5.0, plain: bool = False
+    server: Tested,
+    *,
+    numbers: Sequence[int] = (),
+    seed: int = 1,
+    patience: float = 5.0,
+    plain: bool = False,
+    any_status: bool = False,
 ) -> Conformance:
     """Run the cases of these numbers (default: all) against a server. Main thread only.
 
-    With `plain`, they send only the plainest requests, as loads do.
+    With `plain`, they send only the plainest requests, as loads do. With `any_status`, too, a right reply may
+    have any status but 400 and those of class 5, since the load judges statuses.
 
     Raise `UserError` for a number that the workload has not, and `EngineError` if the server does not start.
     """
@@ -67,7 +79,7 @@ def conformance(
             hint = f"known: {', '.join(map(str, known))}"
             message = f"workload {server.workload} has no case {number}"
             raise UserError(message, code="conform.unknown_case", hint=hint, where="conform")
-    conforming = Conforming(server.workload, server.path, seed, patience, plain)
+    conforming = Conforming(server.workload, server.path, seed, patience, plain, any_status)
     run = _Run([*(dict.fromkeys(numbers) or known)])
     while run.left:
         _run_until_failure(run, server, conforming)
