@@ -176,6 +176,16 @@ impl Connection {
         Err(Fault::new(EXPECTED, format!("{} more: {}", bytes(self.unread.len()), quoted(&self.unread))))
     }
 
+    /// Receives the end of the connection, and no further byte; returns false if it does not come for `patience`.
+    pub fn no_more(&mut self, patience: Duration) -> Result<bool, Fault> {
+        while self.ended.is_none() && self.unread.is_empty() {
+            if !self.take(MOST, patience) {
+                return Ok(false);
+            }
+        }
+        self.ends().map(|_| true)
+    }
+
     /// Receives until the end or for so long that nothing comes; returns everything, and the end if it came.
     pub fn everything(&mut self) -> (Vec<u8>, Option<End>) {
         while self.ended.is_none() && self.take(MOST, self.patience) {}

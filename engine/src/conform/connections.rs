@@ -1,6 +1,6 @@
 //! Connections that are reset, and clients that are slow, beside others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::conform::case::{Case, always};
 use crate::conform::connection::{Connection, in_words};
@@ -65,7 +65,10 @@ const UNREAD: usize = 6 << 20;
 const CUT_SHORT: usize = 1 << 20;
 
 /// Maximum requests of a slow reader, and of a client that resets its connection in mid-reply.
-const MOST_REQUESTS: (usize, usize) = (2000, 64);
+const MOST_REQUESTS: (usize, usize) = (20_000, 64);
+
+/// Time for the requests of a slow reader, by that of one.
+const REQUESTS_TAKE: Duration = Duration::from_secs(2);
 
 /// Replies of HTTP after which a server may end a connection without a word. Some end it after 100 requests, with others unread.
 const ENOUGH: usize = 64;
@@ -87,8 +90,13 @@ pub fn in_mid_request(subject: &mut Subject<'_>) -> Result<Connection, Fault> {
 }
 
 fn reset_in_mid_reply(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
-    for _ in 0..RESETS {
-        in_mid_reply(subject)?.reset();
+    for number in 0..RESETS {
+        let mut client = in_mid_reply(subject)?;
+        // After the client's end, the reset is EPIPE for the server and raises SIGPIPE. Otherwise it is ECONNRESET at first.
+        if number % 2 == 1 {
+            client.half_close();
+        }
+        client.reset();
     }
     subject.still_serves()?;
     Ok(Verdict::Passed)
@@ -109,19 +117,22 @@ fn largest(subject: &mut Subject<'_>, bytes: usize, most: usize) -> Result<(Exch
     if !subject.protocol.keeps {
         return Ok((exchange, 1));
     }
-    let length = match &exchange.reply {
-        Reply::Exactly(reply) => reply.len(),
-        Reply::Form { .. } => match subject.length_of_reply {
-            Some(length) => length,
-            None => {
-                let mut client = subject.connect()?;
-                client.send(&exchange.request)?;
-                let length = client.reply(&exchange)?.len();
-                *subject.length_of_reply.insert(length)
-            }
-        },
+    if let Reply::Exactly(reply) = &exchange.reply {
+        let times = bytes.div_ceil(reply.len()).min(most);
+        return Ok((exchange, times));
+    }
+    let (length, time) = match subject.largest_reply {
+        Some(known) => known,
+        None => {
+            let mut client = subject.connect()?;
+            let began = Instant::now();
+            client.send(&exchange.request)?;
+            let length = client.reply(&exchange)?.len();
+            *subject.largest_reply.insert((length, began.elapsed()))
+        }
     };
-    Ok((exchange, bytes.div_ceil(length.max(1)).min(most)))
+    let in_time = (REQUESTS_TAKE.as_nanos() / time.as_nanos().max(1)) as usize;
+    Ok((exchange, bytes.div_ceil(length.max(1)).min(most).min(in_time.max(ENOUGH))))
 }
 
 fn slow_reader(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {

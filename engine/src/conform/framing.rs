@@ -101,6 +101,18 @@ pub const CASES: &[Case] = &[
         needed_by: None,
         run: same_again,
     },
+    Case {
+        number: 44,
+        name: "client that waits for 100 (Continue)",
+        rule: "A request with Expect: 100-continue gets a reply of class 1 or its final one before the client sends the body",
+        source: "RFC 9110, section 10.1.1",
+        applies: is_http,
+        needed_by: None,
+        run: |subject| {
+            let smuggled = with_path(subject, SMUGGLED);
+            body_of(subject, sized(&smuggled), Sent::Expected)
+        },
+    },
 ];
 
 /// A request that stands in a body. A server that takes it for one sends a reply too many.
@@ -145,8 +157,10 @@ const MANY: usize = 1000;
 fn bodies(subject: &mut Subject<'_>, framed: Framed) -> Result<Verdict, Fault> {
     let smuggled = with_path(subject, SMUGGLED);
     let mut verdict = Verdict::Passed;
-    for (body, at_once) in [(smuggled.clone(), true), (smuggled.clone(), false), (smuggled.repeat(MANY), true)] {
-        let judged = body_of(subject, framed(&body), at_once)
+    for (body, sent) in
+        [(smuggled.clone(), Sent::AtOnce), (smuggled.clone(), Sent::AfterHead), (smuggled.repeat(MANY), Sent::AtOnce)]
+    {
+        let judged = body_of(subject, framed(&body), sent)
             .map_err(|fault| fault.when(&format!("to a body of {}", bytes(body.len()))))?;
         if verdict == Verdict::Passed {
             verdict = judged;
@@ -155,18 +169,35 @@ fn bodies(subject: &mut Subject<'_>, framed: Framed) -> Result<Verdict, Fault> {
     Ok(verdict)
 }
 
+/// When a body is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// With the head.
+    AtOnce,
+    /// Once the server has taken the head.
+    AfterHead,
+    /// Once the server has said that it expects it, or has replied.
+    Expected,
+}
+
 /// Judges a request with a body, and a request behind it.
-fn body_of(subject: &mut Subject<'_>, (field, body): (String, String), at_once: bool) -> Result<Verdict, Fault> {
+fn body_of(subject: &mut Subject<'_>, (field, body): (String, String), sent: Sent) -> Result<Verdict, Fault> {
     let (_, plain) = asked(subject, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")?;
-    let head = with_path(subject, &format!("POST {{path}} HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n"));
+    let expect = if sent == Sent::Expected { "Expect: 100-continue\r\n" } else { "" };
+    let head = with_path(subject, &format!("POST {{path}} HTTP/1.1\r\nHost: h\r\n{expect}{field}\r\n\r\n"));
     let next = with_path(subject, "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let mut client = subject.connect()?;
-    if !at_once {
+    let mut rest = body + &next;
+    if sent == Sent::AtOnce {
+        rest = head + &rest;
+    } else {
         client.send_in_vain(head.as_bytes());
         client.await_taken();
     }
-    let rest = if at_once { head + &body } else { body };
-    let replies = client.while_sending((rest + &next).as_bytes(), |client| {
+    if sent == Sent::Expected && !client.take(1, subject.patience) {
+        return Err(Fault::new("100 (Continue) or the final reply", "nothing while the client waits with the body"));
+    }
+    let replies = client.while_sending(rest.as_bytes(), |client| {
         let mut replies = vec![client.http(false)?];
         // The next reply must be that to the next request, or there is none: the connection is closed.
         while let Ok(reply) = client.http(false) {

@@ -122,6 +122,15 @@ pub const CASES: &[Case] = &[
             closes(subject, "GET {path} HTTP/1.1\r\nHost:  h \r\nConnection:  close  \r\n\r\n")
         },
     },
+    Case {
+        number: 43,
+        name: "head of 6 kB",
+        rule: "A head of 6 kB gets one reply, that to the request or a refusal with a status of class 4",
+        source: "RFC 9112, section 3",
+        applies: is_http,
+        needed_by: None,
+        run: long_head,
+    },
 ];
 
 /// Length of a very long target: more than any usual limit.
@@ -211,6 +220,19 @@ fn long_target(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         Ok(reply) => Err(Fault::new("a status of class 4", reply.in_words())),
         Err(_) if !is_quiet => Err(Fault::new("a status of class 4", "part of a reply")),
         Err(fault) => Ok(Verdict::Warned(Fault::new("a status of class 4", fault.came))),
+    }
+}
+
+fn long_head(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    let fields: String = (0..60).map(|number| format!("X-Field-{number}: {}\r\n", "x".repeat(80))).collect();
+    let request = format!("GET {{path}} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    let (mut client, reply) = asked(subject, &request)?;
+    client.half_close();
+    client.ends().map_err(|fault| fault.when("after the reply"))?;
+    match reply {
+        reply if is_understood(&reply) => Ok(Verdict::Passed),
+        reply if reply.is(4) => Ok(Verdict::Allowed(format!("it refuses the head ({})", reply.in_words()))),
+        reply => Err(Fault::new("the reply to the request, or a status of class 4", reply.in_words())),
     }
 }
 

@@ -245,7 +245,7 @@ fn got(method: &str, path: &str) -> Exchange {
         "HEAD" => |came, ended| web(came, true, ended, HttpReply::is_success),
         _ => |came, ended| web(came, false, ended, HttpReply::is_success),
     };
-    let words = "a reply of HTTP with a status of class 2 or 3, since the server has the path";
+    let words = "a reply of HTTP with a status of class 2 or 3 (--path, or the URL, names a path that the server has)";
     Exchange { request: asked(method, path), reply: Reply::Form { words, judge } }
 }
 

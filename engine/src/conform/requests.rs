@@ -1,7 +1,9 @@
 //! Requests in usual and unusual forms, one client at a time.
 
+use std::time::{Duration, Instant};
+
 use crate::conform::case::{Case, Need, always};
-use crate::conform::connection::End;
+use crate::conform::connection::{End, in_words};
 use crate::conform::protocol::Exchange;
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict, bytes, quoted};
@@ -96,6 +98,18 @@ const EXCHANGES: usize = 16;
 /// Bytes at the beginning of a request that are cut off and sent one by one, and places behind them at which it is cut.
 const SINGLY: (usize, usize) = (512, 64);
 
+/// Numbers of the exchange that is repeated: one with a short reply, and one of some KiB for a protocol without requests.
+const REPEATED: (usize, usize) = (5, 4);
+
+/// Wait for further bytes behind a reply.
+const NO_MORE: Duration = Duration::from_secs(1);
+
+/// Bytes of pipelined requests, more than a server receives at once, and the time for fewer of them if the server is slow.
+const BURST: (usize, Duration) = (64 << 10, Duration::from_secs(2));
+
+/// Pipelined requests of HTTP: a server may end a connection after 100.
+const BURST_OF_HTTP: usize = 60;
+
 /// Bytes of pipelined requests: all of them fit into the buffers while nobody receives.
 const PIPELINED: usize = 8 << 10;
 
@@ -141,16 +155,17 @@ fn split_in_two(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         cuts.extend((1..SINGLY.1).map(|_| SINGLY.0 + subject.chance.below(behind)));
         cuts.push(length - 1);
     }
-    let mut sent = 0;
+    let (mut sent, mut ends) = (0, true);
     for cut in cuts {
         let (first, rest) = exchange.request.split_at(cut);
         let mut client = subject.connect()?;
         client.send(first)?;
         subject.host.await_taken(sent + cut as u64, &client);
-        client
-            .send(rest)
-            .and_then(|()| client.reply(&exchange))
-            .map_err(|fault| fault.when(&format!("to a request cut after {}", bytes(cut))))?;
+        let replied = client.send(rest).and_then(|()| client.reply(&exchange));
+        client.half_close();
+        // A server that does not end the connection then fails another case, and is waited for once.
+        let ended = replied.and_then(|_| if ends { client.no_more(NO_MORE) } else { Ok(false) });
+        ends = ended.map_err(|fault| fault.when(&format!("to a request cut after {}", bytes(cut))))?;
         sent += length as u64;
     }
     Ok(Verdict::Passed)
@@ -166,6 +181,8 @@ fn byte_by_byte(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     }
     client.send(together)?;
     client.reply(&exchange)?;
+    client.half_close();
+    client.no_more(NO_MORE)?;
     Ok(Verdict::Passed)
 }
 
@@ -181,6 +198,7 @@ fn pipelined(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         length += exchange.request.len();
         exchanges.push(exchange);
     }
+    let began = Instant::now();
     let mut client = subject.connect()?;
     client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>())?;
     for (number, exchange) in exchanges.iter().enumerate() {
@@ -192,7 +210,46 @@ fn pipelined(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     }
     client.half_close();
     client.ends()?;
-    Ok(Verdict::Passed)
+    drop(client);
+    let of_one = began.elapsed() / exchanges.len() as u32;
+    burst(subject, (BURST.1.as_nanos() / of_one.as_nanos().max(1)) as usize)
+}
+
+/// Sends the same request many times at once.
+fn burst(subject: &mut Subject<'_>, most: usize) -> Result<Verdict, Fault> {
+    let mut most = most.max(2);
+    let mut exchange = match subject.protocol {
+        protocol if protocol.is_http => subject.short(),
+        protocol if protocol.framed => subject.exchange(REPEATED.0),
+        _ => subject.exchange(REPEATED.1),
+    };
+    if subject.protocol.is_http {
+        most = most.min(BURST_OF_HTTP);
+        let end = exchange.request.len() - b"\r\n".len();
+        let padding = format!("X-Padding: {}\r\n", "x".repeat(BURST.0 / BURST_OF_HTTP));
+        exchange.request.splice(end..end, padding.into_bytes());
+    }
+    let times = (BURST.0 / exchange.request.len()).clamp(2, most);
+    // Another request first, so that no buffer ends where a request does.
+    let first = subject.exchange(0);
+    let mut client = subject.connect()?;
+    let requests = [first.request.as_slice(), &exchange.request.repeat(times)].concat();
+    let judged = client.while_sending(&requests, |client| {
+        let reply = client.reply(&first)?;
+        if (subject.protocol.is_last)(&reply) {
+            return closed_after(0);
+        }
+        for number in 1..=times {
+            let reply = client.reply(&exchange);
+            let reply =
+                reply.map_err(|fault| fault.when(&format!("to request {} of {} in a row", number + 1, times + 1)))?;
+            if (subject.protocol.is_last)(&reply) {
+                return closed_after(number);
+            }
+        }
+        Ok(Verdict::Passed)
+    });
+    judged.map_err(|error| Fault::new("a connection", in_words(&error, subject.patience)))?
 }
 
 fn half_closed(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {

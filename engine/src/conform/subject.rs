@@ -62,8 +62,8 @@ pub struct Subject<'a> {
     pub patience: Duration,
     /// What runs the cases.
     pub host: &'a mut dyn Host,
-    /// Length of the largest reply, once a case has seen it, of a workload that does not say.
-    pub length_of_reply: Option<usize>,
+    /// Length of the largest reply and the time that it took, once a case has seen it, of a workload that does not say.
+    pub largest_reply: Option<(usize, Duration)>,
     /// Random numbers of the running case.
     pub chance: Chance,
 }
@@ -79,7 +79,7 @@ impl<'a> Subject<'a> {
             seed: 1,
             patience: Duration::from_secs(5),
             host,
-            length_of_reply: None,
+            largest_reply: None,
             chance: Chance::new(1, 0),
         }
     }

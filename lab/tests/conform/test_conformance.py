@@ -40,10 +40,10 @@ def broken(fault: str) -> str:
 
 BROKEN = [
     ("closes_early", "bytes", {1, 2, 5, 6, 12}),
-    ("one_byte_more", "bytes", {1, 2, 5, 6, 12, 15}),
+    ("one_byte_more", "bytes", {1, 2, 3, 4, 5, 6, 12, 15}),
     ("leaks_a_descriptor", "bytes", {15}),
     ("out_of_order", "bytes", {5}),
-    ("mishandles_split", "bytes", {3, 4, 13, 17}),
+    ("mishandles_split", "bytes", {3, 4, 5, 13, 17}),
     ("crashes_on_giant", "bytes", {9}),
     ("ignores_sigterm", "bytes", {16}),
     ("body_of_head", "http", {1, 2, 5, 6, 36}),
@@ -60,6 +60,8 @@ ALSO_BROKEN = [
     ("sends_once", "bytes", {12}),
     ("times_out_in_request", "bytes", {13}),
     ("reads_stale_bytes", "bytes", {2, 5}),
+    ("reads_once_an_edge", "bytes", {5}),
+    ("dies_of_sigpipe", "bytes", {11}),
     ("dies_of_silence", "bytes", {7}),
     ("resets_at_the_end", "bytes", {6}),
     ("leaks_memory", "bytes", {15}),
@@ -70,7 +72,11 @@ ALSO_BROKEN = [
     ("ends_at_zero", "echo", {1, 2, 6}),
     ("echoes_once", "echo", {9, 12}),
     ("teapot", "http", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}),
+    ("replies_once", "http", {12}),
     ("mishandles_late_split", "http", {3, 4}),
+    ("receives_once", "http", {3, 4, 5}),
+    ("cuts_heads", "http", {43}),
+    ("waits_for_bodies", "http", {44}),
     ("crashes_on_fold", "http", {24}),
     ("knows_no_absolute_form", "http", {25}),
     ("takes_two_lengths", "http", {33}),
@@ -95,6 +101,14 @@ def test_a_broken_server_fails_by_the_cases_of_the_fault(
     found = conformance(tested, numbers=sorted(failing | OTHERS), patience=PATIENCE)
     assert {each.number: each.came for each in found.failed}.keys() == failing
     assert found.of("warned", "not_judged") == []
+
+
+def test_a_path_that_the_server_has_not_fails_unless_the_load_judges_statuses() -> None:
+    tested = typed_server(broken("none_http"), "http", catalogue(), path="/missing")
+    found = conformance(tested, numbers=[1, 2])
+    assert [each.number for each in found.failed] == [1, 2]
+    assert " --path /missing " in found.replay(found.failed[0])
+    assert conformance(tested, numbers=[1, 2], plain=True, any_status=True).failed == []
 
 
 def test_a_body_that_changes_is_legal() -> None:
@@ -213,6 +227,9 @@ def test_the_line_of_a_failed_case_replays_it(capsys: pytest.CaptureFixture[str]
         (["epoll", "--patience", "9ms"], "conform.invalid_patience"),
         (["epoll", "--patience", "11min"], "conform.invalid_patience"),
         (["epoll", "--case", "33"], "conform.unknown_case"),
+        (["epoll", "--path", "/x"], "conform.no_paths"),
+        (["epoll", "--workload", "http", "--path", "x y"], "conform.invalid_path"),
+        (["http://127.0.0.1:1/", "--path", "/x"], "conform.path_of_url"),
         (["bytes://127.0.0.1:1/"], "host.not_running"),
     ],
 )

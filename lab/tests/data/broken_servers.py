@@ -22,6 +22,8 @@ from collections.abc import Callable
 PATTERN = bytes(range(251)) * 80
 LONGEST_LINE = 64
 LONGEST_HEAD = 8192
+CUT = 4096
+"""Length of the buffer for a head that is too short."""
 LATE = 150
 """A place far from both ends of a request of some 270 bytes."""
 GIANT = 500_000
@@ -49,10 +51,16 @@ class Connection:
     def __init__(self, client: socket.socket, fault: str) -> None:
         self.client, self.fault, self.buffer = client, fault, b""
         self.has_received = False
+        self.edges: select.epoll | None = None
+        self.is_full = False
 
     def until(self, mark: bytes, longest: int) -> bytes:
         """Return the bytes up to a mark; raise `Ended` at the end, and at more than the longest."""
         while mark not in self.buffer:
+            if self.fault == "cuts_heads" and len(self.buffer) >= CUT:
+                # The buffer is full, and what is in it is taken for the head.
+                found, self.buffer = self.buffer[:CUT], self.buffer[CUT:]
+                return found
             if len(self.buffer) > longest:
                 if self.fault == "crashes_on_giant":
                     os._exit(1)
@@ -69,17 +77,25 @@ class Connection:
 
     def receive(self) -> bytes:
         """Return some bytes; raise `Ended` at the end."""
+        if self.fault == "reads_once_an_edge":
+            # Bytes beyond the first 4096 wait until others come.
+            if self.edges is None:
+                self.edges = select.epoll()
+                self.edges.register(self.client, select.EPOLLIN | select.EPOLLET)
+                self.edges.poll()
+            elif self.is_full:
+                self.edges.poll()
         piece = self.client.recv(4096)
         if not piece:
             if self.fault == "dies_of_silence" and not self.has_received:
                 os._exit(1)
             raise Ended
-        self.has_received = True
+        self.has_received, self.is_full = True, len(piece) == 4096
         return piece
 
     def send(self, reply: bytes) -> None:
         """Send a reply."""
-        if self.fault not in ("sends_once", "echoes_once"):
+        if self.fault not in ("sends_once", "echoes_once", "replies_once"):
             self.client.sendall(reply)
             return
         self.client.setblocking(False)
@@ -135,7 +151,10 @@ def serve_http(each: Connection) -> None:
     """GET and HEAD of one resource (RFC 9112)."""
     while True:
         try:
-            head = each.until(b"\r\n\r\n", LONGEST_HEAD)
+            if each.fault == "receives_once":
+                head, each.buffer = each.receive().partition(b"\r\n\r\n")[0], b""
+            else:
+                head = each.until(b"\r\n\r\n", LONGEST_HEAD)
         except TooLong:
             each.client.sendall(b"HTTP/1.1 431 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             raise
@@ -146,9 +165,16 @@ def serve_http(each: Connection) -> None:
             close = False
         if each.fault == "keeps_1_0" and head.split(b"\r\n")[0].endswith(b"HTTP/1.0"):
             close = False
+        if each.fault == "waits_for_bodies" and (length := re.search(rb"\r\nContent-Length: (\d+)", head)):
+            while len(each.buffer) < int(length[1]):
+                each.buffer += each.receive()
+            each.buffer = each.buffer[int(length[1]) :]
+            status, close = "200", False
         if each.fault == "teapot":
             status = "418"
         body = b"" if status == "404" else b"hello"
+        if each.fault == "replies_once":
+            body = bytes(10_000)  # many of these are more than the buffers hold
         if each.fault == "counts":
             body = b"%09d" % next(served)
         fields = f"Content-Length: {len(body)}\r\n" + ("Connection: close\r\n" if close else "")
@@ -201,9 +227,10 @@ def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
 
 
 OF_HTTP = (
-    "none_http", "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
+    "none_http", "replies_once",
+    "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
     "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",
-    "ignores_chunks", "ignores_body", "takes_two_lengths",
+    "ignores_chunks", "ignores_body", "takes_two_lengths", "receives_once", "cuts_heads", "waits_for_bodies",
 )  # fmt: skip
 """The faults of servers of the workload `http`."""
 
@@ -256,6 +283,8 @@ def main() -> None:
     """Serve until SIGTERM."""
     fault, port = sys.argv[1], int(sys.argv[2])
     signal.signal(signal.SIGTERM, signal.SIG_IGN if fault == "ignores_sigterm" else signal.SIG_DFL)
+    if fault == "dies_of_sigpipe":
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if fault == "dies_of_a_pause":
         signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
     serve = serve_http if fault in OF_HTTP else serve_echo if fault in OF_ECHO else serve_bytes
