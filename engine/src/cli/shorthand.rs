@@ -124,10 +124,10 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
     if authority.is_empty() {
         return Err(mistake_with_hint("load.no_host", format!("{url} has no host"), format!("{scheme}://HOST:PORT")));
     }
-    if authority.contains('@') {
+    if let Some((_, host)) = authority.rsplit_once('@') {
         return Err(mistake_with_hint(
             "load.user_information",
-            format!("{url}: a user name or password in a URL is not supported"),
+            format!("{scheme}://...@{host}{path}: a user name or password in a URL is not supported"),
             "leave it out, and add --header 'Authorization: Basic ...', with user:password in Base64",
         ));
     }

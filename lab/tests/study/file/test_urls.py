@@ -24,7 +24,16 @@ def test_a_url_has_parts_and_an_address(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "http://", "http:///path", "http://h:port", "http://h:65536", "http://[::1"]
+    "text",
+    [
+        "",
+        "http://",
+        "http:///path",
+        "http://h:port",
+        "http://h:65536",
+        "http://[::1",
+        "http://user:password@h/",
+    ],
 )
-def test_a_text_without_a_host_or_with_a_wrong_port_is_no_url(text: str) -> None:
+def test_a_text_without_a_host_with_a_wrong_port_or_a_user_is_no_url(text: str) -> None:
     assert server_url(text) is None

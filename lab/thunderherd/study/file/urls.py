@@ -20,13 +20,13 @@ class ServerUrl(NamedTuple):
 
 
 def server_url(text: str) -> ServerUrl | None:
-    """Parse a URL; return None if the text is none, or has no host."""
+    """Parse a URL; return None if the text is none, has no host, or has a user name, which no load sends."""
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
         return None
-    if not parts.hostname:
+    if not parts.hostname or "@" in parts.netloc:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
