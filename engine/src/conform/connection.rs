@@ -127,7 +127,7 @@ impl Connection {
         loop {
             match exchange.reply.judge(&self.unread, self.has_ended()) {
                 Progress::Complete(length) => return Ok(Some(self.unread.drain(..length).collect())),
-                Progress::Wrong(came) => return Err(Fault::new(exchange.reply.in_words(), came)),
+                Progress::Wrong(actual) => return Err(Fault::new(exchange.reply.in_words(), actual)),
                 Progress::More => {
                     if let Some(end) = self.ended {
                         return Err(Fault::new(exchange.reply.in_words(), self.early(end)));
@@ -149,7 +149,7 @@ impl Connection {
                     self.unread.drain(..reply.length);
                     return Ok(reply);
                 }
-                Err(came) => return Err(Fault::new(EXPECTED, came)),
+                Err(actual) => return Err(Fault::new(EXPECTED, actual)),
                 Ok(None) => {
                     if let Some(end) = self.ended {
                         return Err(Fault::new(EXPECTED, self.early(end)));

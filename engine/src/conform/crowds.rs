@@ -80,7 +80,7 @@ fn many_at_once(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         match subject.connect() {
             Ok(client) => clients.push(client),
             Err(fault) if clients.is_empty() => return Err(fault),
-            Err(fault) => refused = Some(fault.came),
+            Err(fault) => refused = Some(fault.actual),
         }
     }
     let taken = clients.len();
@@ -96,7 +96,7 @@ fn many_at_once(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     subject.still_serves()?;
     Ok(match refused {
         None => Verdict::Passed,
-        Some(came) => Verdict::Allowed(format!("with {taken} connections open, a further one: {came}")),
+        Some(actual) => Verdict::Allowed(format!("with {taken} connections open, a further one: {actual}")),
     })
 }
 
@@ -118,11 +118,11 @@ fn nothing_left(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
             // A server may take its time to end a connection.
             now = processes.return_to(&first, LEFT, subject.patience);
             if now.excess_over(&first) >= LEFT * ROUNDS {
-                let (expected, came) = now.in_words(&first);
+                let (expected, actual) = now.in_words(&first);
                 let ended = ROUND * ROUNDS;
                 return Err(Fault::new(
                     format!("{expected}, as before"),
-                    format!("{came} after {ended} more connections"),
+                    format!("{actual} after {ended} more connections"),
                 ));
             }
             holds = false;
@@ -212,7 +212,7 @@ fn stop_under_load(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     }
     match subject.host.stop() {
         None => return Ok(Verdict::NotJudged("this command did not start the server".to_owned())),
-        Some(Err(came)) => return Err(Fault::new("the end of the server in time, with no process left", came)),
+        Some(Err(actual)) => return Err(Fault::new("the end of the server in time, with no process left", actual)),
         Some(Ok(())) => {}
     }
     for client in &mut open {

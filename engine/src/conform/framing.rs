@@ -230,8 +230,8 @@ fn head(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         return Err(Fault::new(format!("{}, as GET", got.in_words()), reply.in_words()));
     }
     match (length(&got), length(&reply)) {
-        (Some(expected), Some(came)) if expected != came => {
-            Err(Fault::new(format!("Content-Length: {expected}, as GET"), format!("Content-Length: {came}")))
+        (Some(expected), Some(actual)) if expected != actual => {
+            Err(Fault::new(format!("Content-Length: {expected}, as GET"), format!("Content-Length: {actual}")))
         }
         _ => Ok(Verdict::Passed),
     }

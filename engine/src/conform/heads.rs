@@ -194,14 +194,14 @@ fn absolute_form(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         if form.is_empty() { plain.push(reply) } else { absolute.push(reply) }
     }
     let is_fixed = |replies: &[HttpReply]| replies.windows(2).all(|pair| pair[0].body == pair[1].body);
-    let (right, came) = (&plain[0], &absolute[0]);
-    let is_other_body = is_fixed(&plain) && is_fixed(&absolute) && right.body != came.body;
-    if right.status == came.status && !is_other_body {
+    let (right, actual) = (&plain[0], &absolute[0]);
+    let is_other_body = is_fixed(&plain) && is_fixed(&absolute) && right.body != actual.body;
+    if right.status == actual.status && !is_other_body {
         return Ok(Verdict::Passed);
     }
     let body = |reply: &HttpReply| format!("status {} and {}", reply.status, bytes(reply.body.len()));
-    let same_length = if right.body.len() == came.body.len() && is_other_body { ", which differ" } else { "" };
-    Err(Fault::new(format!("the reply to the path alone, {}", body(right)), body(came) + same_length))
+    let same_length = if right.body.len() == actual.body.len() && is_other_body { ", which differ" } else { "" };
+    Err(Fault::new(format!("the reply to the path alone, {}", body(right)), body(actual) + same_length))
 }
 
 fn long_target(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
@@ -219,7 +219,7 @@ fn long_target(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         Ok(reply) if is_understood(&reply) => Ok(Verdict::Allowed("it takes a target of 100,000 bytes".to_owned())),
         Ok(reply) => Err(Fault::new("a status of class 4", reply.in_words())),
         Err(_) if !is_quiet => Err(Fault::new("a status of class 4", "part of a reply")),
-        Err(fault) => Ok(Verdict::Warned(Fault::new("a status of class 4", fault.came))),
+        Err(fault) => Ok(Verdict::Warned(Fault::new("a status of class 4", fault.actual))),
     }
 }
 
@@ -240,7 +240,7 @@ fn unknown_method(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     Ok(match asked(subject, "BREW {path} HTTP/1.1\r\nHost: h\r\n\r\n") {
         Ok((_, reply)) if matches!(reply.status, 501 | 405) => Verdict::Passed,
         Ok((_, reply)) => Verdict::Warned(Fault::new("status 501 or 405", reply.in_words())),
-        Err(fault) => Verdict::Warned(Fault::new("status 501 or 405", fault.came)),
+        Err(fault) => Verdict::Warned(Fault::new("status 501 or 405", fault.actual)),
     })
 }
 
@@ -248,7 +248,7 @@ fn empty_line_first(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     Ok(match asked(subject, "\r\nGET {path} HTTP/1.1\r\nHost: h\r\n\r\n") {
         Ok((_, reply)) if is_understood(&reply) => Verdict::Passed,
         Ok((_, reply)) => Verdict::Warned(Fault::new("the reply to the request", reply.in_words())),
-        Err(fault) => Verdict::Warned(Fault::new("the reply to the request", fault.came)),
+        Err(fault) => Verdict::Warned(Fault::new("the reply to the request", fault.actual)),
     })
 }
 

@@ -39,15 +39,15 @@ pub enum Progress {
 
 impl Reply {
     /// Judges the bytes so far. `ended`: no more will come.
-    pub fn judge(&self, came: &[u8], ended: bool) -> Progress {
+    pub fn judge(&self, actual: &[u8], ended: bool) -> Progress {
         let right = match self {
-            Reply::Form { judge, .. } => return judge(came, ended),
+            Reply::Form { judge, .. } => return judge(actual, ended),
             Reply::Exactly(right) => right,
         };
-        let compared = came.len().min(right.len());
-        match came[..compared].iter().zip(right).position(|(seen, right)| seen != right) {
+        let compared = actual.len().min(right.len());
+        match actual[..compared].iter().zip(right).position(|(seen, right)| seen != right) {
             Some(place) => {
-                Progress::Wrong(format!("byte {place} of the reply is {}, not {}", came[place], right[place]))
+                Progress::Wrong(format!("byte {place} of the reply is {}, not {}", actual[place], right[place]))
             }
             None if compared == right.len() => Progress::Complete(compared),
             None => Progress::More,
@@ -169,15 +169,15 @@ const TOP_PROCESSES: Protocol = Protocol {
 };
 
 fn top_two() -> Exchange {
-    let judge = |came: &[u8], ended: bool| {
-        let text = String::from_utf8_lossy(came);
+    let judge = |actual: &[u8], ended: bool| {
+        let text = String::from_utf8_lossy(actual);
         let second = text.split_once("\nProcess 2: PID=").map_or("", |(_, second)| second);
         let ticks = second.rsplit_once("CPU Time=").and_then(|(_, ticks)| ticks.strip_suffix('\n'));
         let is_number = ticks.is_some_and(|ticks| ticks.bytes().all(|byte| byte.is_ascii_digit()));
-        match "Process 1: PID=".bytes().zip(came).find(|(right, seen)| right != *seen) {
-            Some(_) => Progress::Wrong(quoted(came)),
-            None if is_number => Progress::Complete(came.len()),
-            None if ended => Progress::Wrong(format!("the end after {}", quoted(came))),
+        match "Process 1: PID=".bytes().zip(actual).find(|(right, seen)| right != *seen) {
+            Some(_) => Progress::Wrong(quoted(actual)),
+            None if is_number => Progress::Complete(actual.len()),
+            None if ended => Progress::Wrong(format!("the end after {}", quoted(actual))),
             None => Progress::More,
         }
     };
@@ -200,17 +200,17 @@ const BUCKET: Protocol = Protocol {
 };
 
 fn added(bucket: usize) -> Exchange {
-    let reply = Reply::Form { words: "a number and a newline", judge: |came, _| number(came) };
+    let reply = Reply::Form { words: "a number and a newline", judge: |actual, _| number(actual) };
     Exchange { request: format!("0,{bucket}\n").into_bytes(), reply }
 }
 
 /// Judges a line with a number.
-fn number(came: &[u8]) -> Progress {
-    let digits = came.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    match came.get(digits) {
+fn number(actual: &[u8]) -> Progress {
+    let digits = actual.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    match actual.get(digits) {
         None => Progress::More,
         Some(b'\n') if digits > 0 => Progress::Complete(digits + 1),
-        Some(_) => Progress::Wrong(quoted(came)),
+        Some(_) => Progress::Wrong(quoted(actual)),
     }
 }
 
@@ -242,15 +242,15 @@ pub static HTTP_OF_ANY_STATUS: Protocol = Protocol {
 
 fn got(method: &str, path: &str) -> Exchange {
     let judge: fn(&[u8], bool) -> Progress = match method {
-        "HEAD" => |came, ended| web(came, true, ended, HttpReply::is_success),
-        _ => |came, ended| web(came, false, ended, HttpReply::is_success),
+        "HEAD" => |actual, ended| web(actual, true, ended, HttpReply::is_success),
+        _ => |actual, ended| web(actual, false, ended, HttpReply::is_success),
     };
     let words = "a reply of HTTP with a status of class 2 or 3 (--path, or the URL, names a path that the server has)";
     Exchange { request: asked(method, path), reply: Reply::Form { words, judge } }
 }
 
 fn of_any_status(path: &str) -> Exchange {
-    let judge = |came: &[u8], ended| web(came, false, ended, |reply| reply.status != 400 && reply.status < 500);
+    let judge = |actual: &[u8], ended| web(actual, false, ended, |reply| reply.status != 400 && reply.status < 500);
     Exchange { request: asked("GET", path), reply: Reply::Form { words: "a reply of HTTP to a valid request", judge } }
 }
 
@@ -259,8 +259,8 @@ fn asked(method: &str, path: &str) -> Vec<u8> {
 }
 
 /// Judges a reply to a valid request by its status.
-fn web(came: &[u8], head_only: bool, ended: bool, is_right: fn(&HttpReply) -> bool) -> Progress {
-    match http_reply::read(came, head_only, ended) {
+fn web(actual: &[u8], head_only: bool, ended: bool, is_right: fn(&HttpReply) -> bool) -> Progress {
+    match http_reply::read(actual, head_only, ended) {
         Err(wrong) => Progress::Wrong(wrong),
         Ok(None) => Progress::More,
         Ok(Some(reply)) if !is_right(&reply) => Progress::Wrong(reply.in_words()),
@@ -330,7 +330,7 @@ const BLAST: Protocol = Protocol {
 };
 
 fn iterations(count: usize) -> Exchange {
-    let reply = Reply::Form { words: "the number of reads and a newline", judge: |came, _| number(came) };
+    let reply = Reply::Form { words: "the number of reads and a newline", judge: |actual, _| number(actual) };
     Exchange { request: [format!("{count}\n").into_bytes(), vec![b'x'; 1500 * count]].concat(), reply }
 }
 
@@ -367,7 +367,7 @@ mod tests {
         let reply = Reply::Exactly(b"abc".to_vec());
         assert_eq!(reply.judge(b"ab", false), Progress::More);
         assert_eq!(reply.judge(b"abcd", false), Progress::Complete(3));
-        assert!(matches!(reply.judge(b"aXc", false), Progress::Wrong(came) if came.contains("byte 1")));
+        assert!(matches!(reply.judge(b"aXc", false), Progress::Wrong(actual) if actual.contains("byte 1")));
     }
 
     #[test]

@@ -314,14 +314,14 @@ fn giant(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let giant = (subject.protocol.giant)(&subject.path);
     // Replies to a slow reader show a server that sends part of them.
     let mut client = if subject.protocol.framed { subject.connect()? } else { subject.connect_slow()? };
-    let (came, end) = client.send_all_and_receive(&giant);
+    let (actual, end) = client.send_all_and_receive(&giant);
     drop(client);
     subject.still_serves()?;
-    if !subject.protocol.framed && came != giant {
-        return Err(Fault::new(format!("{} as they were sent", bytes(giant.len())), other(&giant, &came)));
+    if !subject.protocol.framed && actual != giant {
+        return Err(Fault::new(format!("{} as they were sent", bytes(giant.len())), other(&giant, &actual)));
     }
     Ok(match end {
-        None if came.is_empty() => Verdict::Warned(Fault::new(
+        None if actual.is_empty() => Verdict::Warned(Fault::new(
             "an error, a reply or the end of the connection",
             format!("nothing after a request of {}", bytes(giant.len())),
         )),
@@ -330,9 +330,9 @@ fn giant(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
 }
 
 /// Describes what came of some bytes that were to come back.
-fn other(sent: &[u8], came: &[u8]) -> String {
-    match sent.iter().zip(came).position(|(sent, came)| sent != came) {
-        Some(place) => format!("{}, of which byte {place} differs", bytes(came.len())),
-        None => bytes(came.len()),
+fn other(sent: &[u8], actual: &[u8]) -> String {
+    match sent.iter().zip(actual).position(|(sent, actual)| sent != actual) {
+        Some(place) => format!("{}, of which byte {place} differs", bytes(actual.len())),
+        None => bytes(actual.len()),
     }
 }

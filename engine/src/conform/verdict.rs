@@ -24,24 +24,24 @@ pub struct Fault {
     /// The right behaviour.
     pub expected: String,
     /// The behaviour seen.
-    pub came: String,
+    pub actual: String,
 }
 
 impl Fault {
     /// Makes a fault.
-    pub fn new(expected: impl Into<String>, came: impl Into<String>) -> Self {
-        Fault { expected: expected.into(), came: came.into() }
+    pub fn new(expected: impl Into<String>, actual: impl Into<String>) -> Self {
+        Fault { expected: expected.into(), actual: actual.into() }
     }
 
     /// Adds the moment to what came.
     pub fn when(self, moment: &str) -> Self {
-        Fault { came: format!("{moment}: {}", self.came), ..self }
+        Fault { actual: format!("{moment}: {}", self.actual), ..self }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "expected {}; came {}", self.expected, self.came)
+        write!(formatter, "expected {}; actual {}", self.expected, self.actual)
     }
 }
 

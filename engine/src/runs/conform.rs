@@ -158,8 +158,8 @@ fn conformed(case: &Case, judged: Result<Verdict, Fault>, elapsed: Duration) -> 
         Ok(Verdict::Passed) => (ConformVerdict::Passed, None, None),
         Ok(Verdict::Allowed(what)) => (ConformVerdict::Allowed, None, Some(what)),
         Ok(Verdict::NotJudged(reason)) => (ConformVerdict::NotJudged, None, Some(reason)),
-        Ok(Verdict::Warned(fault)) => (ConformVerdict::Warned, Some(fault.expected), Some(fault.came)),
-        Err(fault) => (ConformVerdict::Failed, Some(fault.expected), Some(fault.came)),
+        Ok(Verdict::Warned(fault)) => (ConformVerdict::Warned, Some(fault.expected), Some(fault.actual)),
+        Err(fault) => (ConformVerdict::Failed, Some(fault.expected), Some(fault.actual)),
     };
     Conformed {
         schema: SCHEMA,

@@ -83,7 +83,7 @@ def study(
     load: list[str],
     parser: str = "json",
     *,
-    ready: str = "",
+    ready: str | None = None,
     duration: str = "200ms",
 ) -> Study:
     path = directory / "pair.toml"
@@ -153,10 +153,11 @@ def test_the_cpu_time_of_a_server_that_busy_polls_is_unknown(tmp_path: Path) -> 
     assert "busy-polls" in shown.unknown["server_cpu_per_byte"]
 
 
-def test_a_test_for_readiness_by_its_line_takes_no_connection(tmp_path: Path) -> None:
-    """The server takes its first connection for its client's, so without `ready_line` there is none left."""
-    found = run(study(tmp_path, one_test(tmp_path), sender(tmp_path)))
-    assert not found.valid
+@pytest.mark.parametrize("ready", ["listens", None], ids=["its line", "its socket"])
+def test_readiness_takes_no_connection(ready: str | None, tmp_path: Path) -> None:
+    """The server takes its first connection for its client's."""
+    found = run(study(tmp_path, one_test(tmp_path), sender(tmp_path), ready=ready))
+    assert found.valid, found.invalid_reasons
 
 
 def test_a_server_that_ends_after_one_test_breaks_the_contract(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ fn the_reader_stops_the_server() {
     running.stdin.take().unwrap().write_all(b"it did not end\n").unwrap();
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
-    assert_eq!(lines(&rest)[0]["came"], "it did not end");
+    assert_eq!(lines(&rest)[0]["actual"], "it did not end");
     assert_eq!(running.wait().unwrap().code(), Some(1));
 }
 
