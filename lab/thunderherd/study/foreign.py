@@ -251,7 +251,7 @@ def _build_folder(build: Sequence[str], directory: Path) -> Path:
             digest.update(path.read_bytes())
         else:
             digest.update(f"{known.st_mtime_ns}\n".encode())
-    return kept_folder() / "servers" / f"{directory.name}-{digest.hexdigest()[:16]}"
+    return kept_folder() / "servers" / f"{directory.absolute().name}-{digest.hexdigest()[:16]}"
 
 
 def _sources(directory: Path) -> list[Path]:

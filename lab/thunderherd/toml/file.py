@@ -165,9 +165,18 @@ def _natural(line: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", line)]
 
 
+LONGEST_REST = 300
+"""The most characters of a list of names in a hint."""
+
+
 def suggest(name: object, known: Iterable[str], rest: str = "") -> str:
-    """Return the hint `did you mean 'prefork_mutex'? known: …`; only the rest if no known name is close."""
+    """Return the hint `did you mean 'prefork_mutex'? known: …`; only the rest if no known name is close.
+
+    A rest that nobody would read to its end is shortened.
+    """
     found = nearest(name, known)
+    if len(rest) > LONGEST_REST:
+        rest = rest[:LONGEST_REST].rpartition(", ")[0] + ", …"
     return f"did you mean '{found}'? {rest}".rstrip() if found else rest
 
 

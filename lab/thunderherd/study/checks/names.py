@@ -54,14 +54,17 @@ def asked_of(form: StudyForm, catalogue: Catalogue) -> AskedCounters:
     return asked_counters(form.measure.counters, catalogue)
 
 
+ALL_METRICS = "docs/generated/reference/metrics.md"
+"""The page that lists all metrics."""
+
+
 def check_metric(name: str, key: KeyPath, asked: AskedCounters, problems: Problems) -> None:
     """Check that a metric exists with these counters."""
     names = metric_names(asked)
     if name in names:
         return
     of_sides = [each for each in names if each not in METRICS]
-    known = f"{', '.join(METRICS)}; of each side, such as {of_sides[0]}: {', '.join(asked.of_sides)}"
-    hint = suggest(name, of_sides if "." in name else METRICS, f"known: {known}")
+    hint = suggest(name, of_sides if "." in name else METRICS, f"all: {ALL_METRICS}")
     problems.add(key, f"no such metric {show(name)}", code=f"{problems.file.area}.unknown_metric", hint=hint)
 
 
