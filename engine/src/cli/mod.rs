@@ -38,6 +38,7 @@ use crate::runs;
 use crate::server::design::Design;
 use crate::stacks::flame_graph;
 use crate::sys::process::{self, Pid};
+use crate::sys::signal::Signal;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Primitive;
 use crate::workloads::WORKLOADS;
@@ -205,8 +206,18 @@ fn begin(matches: &ArgMatches) -> Result<()> {
 }
 
 fn follow_parent(matches: &ArgMatches) -> Result<()> {
+    end_with_parent(matches, Signal::SIGKILL)
+}
+
+/// Ends with the parent as after SIGTERM: a supervisor of programs that are not ours must end them first.
+fn supervise(matches: &ArgMatches) -> Result<()> {
+    begin(matches)?;
+    end_with_parent(matches, Signal::SIGTERM)
+}
+
+fn end_with_parent(matches: &ArgMatches, signal: Signal) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
-    process::die_with_parent(Pid::from_raw(parent)).map_err(|error| {
+    process::end_with_parent(Pid::from_raw(parent), signal).map_err(|error| {
         mistake_with_hint(
             "process.not_parent",
             format!("--parent {parent} is not this process's parent: {error}"),
@@ -286,7 +297,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn host(matches: &ArgMatches) -> Result<ExitCode> {
-    begin(matches)?;
+    supervise(matches)?;
     let cpus = pin(matches)?;
     runs::serve::host::host(&runs::serve::host::Plan {
         command: matches.get_many("command").into_iter().flatten().cloned().collect(),
@@ -433,7 +444,7 @@ fn conform(matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn generate(matches: &ArgMatches) -> Result<ExitCode> {
-    begin(matches)?;
+    supervise(matches)?;
     let cpus = pin(matches)?;
     let words = matches.get_many("command").into_iter().flatten().cloned().collect();
     say_life(matches, runs::start_gate::Command { words, cpus, is_foreign: true })

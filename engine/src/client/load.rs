@@ -152,8 +152,8 @@ pub const TIMEOUT: Setting = Setting {
 /// Failures in a row after which a client ends.
 pub const GIVE_UP: Setting = Setting {
     name: "give_up",
-    help: "Failures in a row after which a client gives up, at most 3 before the first reply of the load. Between two failures \
-           it pauses, for 10 ms at first and up to 1 s",
+    help: "Failures in a row after which a client gives up; by default, 3 are enough before the load's first reply. Between two \
+           failures it pauses, for 10 ms at first and up to 1 s",
     unit: Unit::After("failures"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 10 },
     for_more: Some("for more, use never: the client goes on until the load ends"),

@@ -5,13 +5,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use crate::base::setting::Value;
 use crate::client::exchange::{Caller, Failure};
 use crate::client::load::{GIVE_UP, LOOPS, LoadRun, THINK};
 use crate::count::tally::{ErrorKind, Slot};
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};
 
-/// Failures in a row after which a client gives up in a load without a reply: there is no server to measure.
+/// Failures in a row after which a client gives up in a load without a reply, unless the user gave another number: there is no
+/// server to measure.
 const WITHOUT_A_REPLY: u64 = 3;
 
 /// Pause after the second failure in a row, in nanoseconds; doubled after each further one. After a single failure a client goes
@@ -109,7 +111,9 @@ impl<'run> ClientState<'run> {
         self.note(requests, failure);
         self.left -= requests;
         self.failures += 1;
-        self.has_given_up |= self.failures == self.give_up || self.failures >= WITHOUT_A_REPLY && !self.has_replies();
+        let is_usual = Value::Integer(self.give_up) == GIVE_UP.default();
+        self.has_given_up |=
+            self.failures == self.give_up || is_usual && self.failures >= WITHOUT_A_REPLY && !self.has_replies();
     }
 
     /// Returns whether the load has had a reply.

@@ -68,7 +68,12 @@ pub fn leave(status: i32) -> ! {
 
 /// Makes the kernel kill this process when its parent ends. Fails if the parent has ended already.
 pub fn die_with_parent(parent: Pid) -> io::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    end_with_parent(parent, Signal::SIGKILL)
+}
+
+/// Makes the kernel send this process a signal when its parent ends. Fails if the parent has ended already.
+pub fn end_with_parent(parent: Pid, signal: Signal) -> io::Result<()> {
+    prctl::set_pdeathsig(signal)?;
     if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent has ended")) }
 }
 

@@ -195,7 +195,7 @@ def test_mistakes_are_refused_before_the_first_trial(
             ['knee: --set load.settings.arrivals=odd: arrivals = "odd"'],
         ),
         ("--set load.kind=closed", 6, ["knee: --clients: ", '"clients"', "knee: epoll: ", '"rate"']),
-        ("--set measure.metric=foo", 1, [" server.elapsed_seconds"]),
+        ("--set measure.metric=foo", 1, ["metrics.md"]),
         ("--blocks 3", 1, ["knee: --blocks 3: "]),
     ],
 )

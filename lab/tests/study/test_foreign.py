@@ -95,7 +95,7 @@ def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
         ('url = "http', 'primitive = "writev"\nurl = "http', URL, "study.key_of_designs"),
         ('url = "http', 'settings = { backlog = 5 }\nurl = "http', URL, "study.key_of_designs"),
         ('url = "http', 'trial = "whole_life"\nurl = "http', URL, "study.whole_life_of_foreign"),
-        ("http://localhost", "https://localhost", URL, "study.unknown_scheme"),
+        ("http://localhost", "https://localhost", URL, "study.no_tls"),
         ("http://localhost", "echo://localhost", URL, "study.other_scheme"),
         ("http://localhost:8080/page?n=1", "no url", URL, "study.invalid_url"),
         ("http://localhost:8080/page?n=1", "http://localhost:99999", URL, "study.invalid_url"),
@@ -109,6 +109,17 @@ def test_mistakes_name_their_line(
 ) -> None:
     problems = refused(loaded, tmp_path, OWN.replace(before, after, 1))
     assert f"{tmp_path / 'own.toml'}:{line}" in places(problems, code)
+
+
+@pytest.mark.parametrize("key", ["contenders.python.directory", "python.directory"])
+def test_a_key_of_a_command_is_overridden_and_not_that_of_its_load(
+    key: str, tmp_path: Path, use_engine: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "else").mkdir()
+    found = load_study(str(tmp_path / "own.toml"), "quick", [f'{key}="else"'], client.catalogue())
+    (own,) = [each.foreign for each in found.contenders if each.foreign and each.foreign.command]
+    assert own.directory == tmp_path / "else"
 
 
 @pytest.mark.parametrize(("kind", "code"), [("veth", "study.url_outside_lab"), ("unix", "study.needs_tcp")])

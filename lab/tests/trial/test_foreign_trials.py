@@ -224,6 +224,7 @@ def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> Non
     assert [each.invalid_reasons for each in trials] == [[], []]
     folders = (tmp_path / "seen").read_text().split()
     assert len(set(folders)) == 2 and not any(Path(each).exists() for each in folders)
+    assert {"{dir}/port.txt", "{dir}/latin.txt"} <= prepared(made)["own"]["files"].keys()
 
 
 @pytest.mark.parametrize(

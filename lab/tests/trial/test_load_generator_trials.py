@@ -189,13 +189,19 @@ def test_a_load_generator_that_is_not_there_ends_its_trial(tmp_path: Path) -> No
 
 
 def test_errors_that_a_client_reports_make_its_trial_invalid(tmp_path: Path) -> None:
-    line = {"requests": 1, "errors": 7, "seconds": 1}
+    line = {"requests": 1, "errors": 7, "seconds": 0.001}
     found = run(study(tmp_path, python(f"print({json.dumps(json.dumps(line))})")))
     assert any("7" in reason for reason in found.invalid_reasons)
 
 
+def test_a_client_that_reports_more_time_than_it_ran_makes_its_trial_invalid(tmp_path: Path) -> None:
+    line = {"requests": 1, "errors": 0, "seconds": 60}
+    (reason,) = run(study(tmp_path, python(f"print({json.dumps(json.dumps(line))})"))).invalid_reasons
+    assert reason.endswith("[load_generator.longer_than_it_ran]")
+
+
 def test_no_request_makes_a_trial_invalid(tmp_path: Path) -> None:
-    line = {"requests": 0, "errors": 0, "seconds": 1}
+    line = {"requests": 0, "errors": 0, "seconds": 0.001}
     found = run(study(tmp_path, python(f"print({json.dumps(json.dumps(line))})")))
     assert not found.valid
 
@@ -210,14 +216,14 @@ def test_several_processes_are_added(tmp_path: Path) -> None:
 
 def test_the_cpu_time_of_its_children_is_counted(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass\n"
-    line = json.dumps({"requests": 1, "errors": 0, "seconds": 1})
+    line = json.dumps({"requests": 1, "errors": 0, "seconds": 0.001})
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}]); print({line!r})"
     (load,) = run(study(tmp_path, python(code))).loads
     assert load.user_ns + load.system_ns >= 300_000_000
 
 
 def test_its_counters_are_those_of_its_whole_life(tmp_path: Path) -> None:
-    line = json.dumps({"requests": 1, "errors": 0, "seconds": 1})
+    line = json.dumps({"requests": 1, "errors": 0, "seconds": 0.001})
     code = f"import os\nfor _ in range(5000): os.getppid()\nprint({line!r})"
     study(tmp_path, python(code))
     path = tmp_path / "own.toml"

@@ -55,3 +55,21 @@ def test_a_reset_that_the_study_does_not_ask_for_is_an_error(
     assert found.summary and found.summary.tally
     number = found.summary.tally.errors["reset"]
     assert [reason for reason in found.invalid_reasons if f"{number} reset" in reason]
+
+
+def test_a_connection_that_the_server_closes_as_idle_while_a_request_comes_is_no_error(
+    tmp_path: Path,
+) -> None:
+    """The client sends that request again."""
+    path = tmp_path / "idle.toml"
+    text = STUDY.replace('"echo"\n', '"http"\nsettings = { keepalive_timeout = "20ms" }\n')
+    text = text.replace('clients = 4, duration = "200ms", warm_up = "50ms", bytes = 64', SLOW)
+    path.write_text(text)
+    made = load_study(str(path), "quick", (), client.catalogue())
+    found = run_trial(made, made.contenders[0], block=1, position=1, seed=1)
+    assert found.valid, found.invalid_reasons
+    (load,) = found.loads
+    assert load.tally.closed_idle + load.tally.sent_again > 0 and load.tally.errors == {}
+
+
+SLOW = 'clients = 16, connections = "kept", think = "20ms", duration = "1s", warm_up = "50ms"'

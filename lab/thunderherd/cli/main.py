@@ -13,7 +13,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -96,9 +98,18 @@ def _command() -> Callable[..., Any]:
     return typer.main.get_command(app)
 
 
+def _interrupt_at_the_end() -> None:
+    """Treat SIGTERM and SIGHUP as Ctrl-C: servers are ended, and what was measured is kept."""
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) is signal.SIG_DFL:  # nohup ignores SIGHUP
+                signal.signal(each, signal.default_int_handler)
+
+
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit status. Print mistakes on stderr."""
     as_json = "--json" in arguments
+    _interrupt_at_the_end()
     try:
         status = _command()(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
         sys.stdout.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -155,7 +156,7 @@ def _refuse_commands(study: Study) -> None:
     path = study.path.absolute()
     if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
         return
-    base, command = named[0][0], " ".join(named[0][1])
+    base, command = named[0][0], shlex.join(named[0][1])
     raise UserError(
         f"{base} runs a command, {command}, from a study in another user's folder",
         code="run.commands_not_allowed",

@@ -16,7 +16,14 @@ from thunderherd.errors import UserError
 from thunderherd.labs import loopback
 from thunderherd.study.file.placeholders import PORT
 from thunderherd.study.file.urls import server_url
-from thunderherd.study.foreign import URL, WEB_PORT, command_words, has_paths, is_command
+from thunderherd.study.foreign import (
+    URL,
+    address_of,
+    command_words,
+    has_paths,
+    is_command,
+    url_problem,
+)
 from thunderherd.study.resolved import Foreign
 from thunderherd.toml.file import show, suggest, unknown
 from thunderherd.trial.folder import filled_in
@@ -88,12 +95,12 @@ def typed_server(
     workloads = [each.name for each in catalogue.workloads]
     if workload is not None and workload not in workloads:
         raise UserError(unknown("workload", workload, workloads, "conform").at("conform"))
-    if found := URL.match(typed):
+    if URL.match(typed):
         if path is not None:
             message = "a URL has its path"
             hint = f"give it in the URL, such as http://127.0.0.1:8080{path}"
             raise UserError(message, code="conform.path_of_url", hint=hint, where=f"conform: --path {path}")
-        return _running(typed, found[1], workload, catalogue)
+        return _running(typed, workload, catalogue)
     chosen = workload or catalogue.defaults.workload
     path = _path(path, chosen, catalogue)
     if typed in [each.name for each in catalogue.designs]:
@@ -136,22 +143,10 @@ def _path(path: str | None, workload: str, catalogue: Catalogue) -> str | None:
     return path or "/"
 
 
-def _running(typed: str, scheme: str, workload: str | None, catalogue: Catalogue) -> Tested:
-    found = catalogue.workload(scheme)
-    if found is None:
-        schemes = ", ".join(f"{each.name}://" for each in catalogue.workloads)
-        message = f"{typed}: no workload has the scheme {scheme}"
-        hint = f"allowed: {schemes}"
-        raise UserError(message, code="conform.unknown_scheme", hint=hint, where="conform")
-    if workload not in (None, scheme):
-        message = f"{typed} is of workload {scheme}, not {workload}"
-        raise UserError(
-            message, code="conform.other_scheme", hint=f"leave --workload {workload} out", where="conform"
-        )
+def _running(typed: str, workload: str | None, catalogue: Catalogue) -> Tested:
     parts = server_url(typed)
-    if parts is None:
-        hint = f"such as {scheme}://127.0.0.1:8080/"
-        raise UserError(f"{show(typed)} is not a URL", code="conform.invalid_url", hint=hint, where="conform")
-    with_paths = has_paths(scheme, catalogue)
-    usual = WEB_PORT if with_paths else found.port
-    return Tested(typed, scheme, "url", parts.address(usual), parts.path if with_paths else None)
+    if problem := url_problem(typed, workload, catalogue, "conform"):
+        raise UserError(problem.at("conform"))
+    assert parts is not None, "it has no problem"
+    path = parts.path if has_paths(parts.scheme, catalogue) else None
+    return Tested(typed, parts.scheme, "url", address_of(parts, catalogue), path)

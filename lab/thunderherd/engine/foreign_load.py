@@ -21,6 +21,8 @@ from thunderherd.engine.process import KILL_SECONDS, EngineError, ending_in_word
 
 LARGEST_OUTPUT = 1 << 20
 """The most bytes that a load generator may print."""
+ROUNDED = 0.02
+"""How much longer than it ran a load generator may say, as a share and in seconds: some round their time."""
 LONGEST_NOTE = 200
 """The most characters of an output in a message."""
 USED = {*Life.model_fields} & {*LoadResult.model_fields} - {"line", "elapsed_ns", "started_monotonic_ns"}
@@ -106,6 +108,10 @@ class ForeignLoad:
                 raise LoadGeneratorError(
                     f"{self._name}: {error} in its output{self._note()}", "load_generator.unreadable_output"
                 ) from None
+            ran = life.elapsed_ns / 1e9
+            if output.seconds > ran * (1 + ROUNDED) + ROUNDED:
+                message = f"{self._name} reports {output.seconds:.3g} s, but ran {ran:.3g} s"
+                raise LoadGeneratorError(message, "load_generator.longer_than_it_ran")
             return self._result(output, life)
         finally:
             self.end()

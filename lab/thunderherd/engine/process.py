@@ -23,6 +23,8 @@ from thunderherd.engine.line_base import SCHEMA
 from thunderherd.errors import Problem, Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"
+FAILURE = 1
+"""The engine's exit status after a failure, whose reason it prints."""
 MISTAKE = 2
 """The engine's exit status after a mistake of its user."""
 STDERR_BYTES = 4096
@@ -184,6 +186,8 @@ class EngineProcess:
         problem = problem_in(self._stderr())
         if status == MISTAKE and problem.message:
             raise Refusal(problem)
+        if status == FAILURE and self._stderr().startswith(f"{ENGINE_NAME}: "):
+            raise EngineError(f"{self.what}: {problem.message}")
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.stderr_note()}")
 
 

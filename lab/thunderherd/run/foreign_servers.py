@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import UserError
 from thunderherd.study.loading import Study
 from thunderherd.study.resolved import Foreign
+from thunderherd.trial.folder import template_of
 
 __all__ = ["prepared"]
 
@@ -48,7 +50,7 @@ def prepared(study: Study) -> dict[str, Any]:
             built.add((server.directory, server.build))
             _build(name, server)
         found[name] = {
-            "command": " ".join(server.command),
+            "command": shlex.join(server.command),
             "sha256": _hash(name, server.command[0]),
             "files": _files(server),
             **_version(name, server),
@@ -79,7 +81,7 @@ def _build(name: str, server: Foreign) -> None:
         raise UserError(
             f"{name}: its build failed: {ending_in_words(status)}: {_end(output)}",
             code="run.build_failed",
-            hint=f"type {' '.join(server.build)} in {server.directory}",
+            hint=f"type {shlex.join(server.build)} in {server.directory}",
         )
     if server.built is not None and server.built.is_dir():
         (server.built / DONE).touch()
@@ -133,7 +135,7 @@ def _run(name: str, what: str, command: Sequence[str], server: Foreign, seconds:
 
 
 def _failed(name: str, what: str, why: str, command: Sequence[str]) -> UserError:
-    return UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=" ".join(command))
+    return UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=shlex.join(command))
 
 
 def _hash(name: str, program: str) -> str:
@@ -146,11 +148,14 @@ def _hash(name: str, program: str) -> str:
 
 
 def _files(server: Foreign) -> dict[str, str | None]:
-    """Return the SHA-256 of each file that a word of the command names; None if the file is too large."""
+    """Return the SHA-256 of each file that a word of the command names; None if the file is too large.
+
+    `{dir}/NAME` names the file NAME, from which each trial's copy is made.
+    """
     found: dict[str, str | None] = {}
     for word in server.command[1:]:
         with contextlib.suppress(OSError, ValueError):  # a word may be no path, or too long for one
-            path = (server.directory or Path()) / word
+            path = template_of(word, server.directory) or (server.directory or Path()) / word
             if word and path.is_file():
                 is_small = path.stat().st_size <= LARGEST_HASHED
                 found[word] = hashlib.sha256(path.read_bytes()).hexdigest() if is_small else None

@@ -47,6 +47,7 @@ from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
+from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import CONFORMED
@@ -147,6 +148,9 @@ def _open(
     write_folder(SavedRun(path, info, run.trials, None))
     first = study.looks[0].blocks
     points = len(study.contenders) - len(study.main)
+    for note in study.notes:
+        if note.startswith(LEFT_OUT):
+            show.say(note)
     what = f"{len(study.contenders)} contenders"
     if points:
         what += f" ({points} of them points of {count(len(study.sweeps), 'sweep')})"

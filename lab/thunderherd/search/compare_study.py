@@ -41,6 +41,7 @@ from thunderherd.study.defaults import (
     has_persistent,
     window,
 )
+from thunderherd.study.foreign import url_problem
 from thunderherd.study.lab_option import read as read_lab
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.toml.cpus import without_ranges
@@ -260,6 +261,9 @@ class CompareStudies:
     def _workload(self) -> Workload:
         known = {each.name: each for each in self.catalogue.workloads}
         schemes = dict.fromkeys(filter(None, map(scheme_of, self.request.contenders)))
+        for typed in filter(scheme_of, self.request.contenders):
+            if problem := url_problem(typed, self.request.workload, self.catalogue, "compare"):
+                raise UserError(problem.at(self.request.command))
         name = self.request.workload or next(iter(schemes), self.catalogue.defaults.workload)
         if name not in known:
             problem = unknown("workload", name, list(known), "compare")

@@ -18,7 +18,7 @@ from thunderherd.records.cache import kept_folder
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.file.placeholders import BUILD, PORT, WORKLOAD, filled
 from thunderherd.study.file.tables import ContenderTable, LoadTable
-from thunderherd.study.file.urls import server_url
+from thunderherd.study.file.urls import ServerUrl, server_url, without_user
 from thunderherd.study.resolved import Foreign
 from thunderherd.toml.file import KeyPath, Problems, show
 
@@ -150,28 +150,46 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
             "url",
             Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}"),
         )
+    if problem := url_problem(url, each.workload, catalogue, "study"):
+        yield "url", problem
+
+
+def url_problem(url: str, workload: str | None, catalogue: Catalogue, area: str) -> Problem | None:
+    """Return what is wrong with the URL of a server of a workload (None: any); None if it is right."""
     parts, schemes = server_url(url), [f"{each.name}://" for each in catalogue.workloads]
+    shown = without_user(url)
+    if parts is not None and parts.scheme == "https":
+        hint = "give the http:// port of the server, or of a proxy that ends TLS, such as nginx"
+        return Problem(f"{shown}: TLS is not supported yet", f"{area}.no_tls", hint)
     if parts is None:
-        such = f"such as {each.workload}://127.0.0.1:8080/"
-        yield "url", Problem(f"{show(url)} is not a URL", "study.invalid_url", such)
-    elif f"{parts.scheme}://" not in schemes:
+        message = f"{show(shown)} is not the URL of a server"
+        scheme = URL.match(url)
+        such = f"such as {scheme[1]}://127.0.0.1:8080/" if scheme else "such as WORKLOAD://HOST:PORT/"
+        return Problem(message, f"{area}.invalid_url", such)
+    if f"{parts.scheme}://" not in schemes:
         message = f"{url}: no workload has the scheme {parts.scheme}"
-        yield "url", Problem(message, "study.unknown_scheme", f"allowed: {', '.join(schemes)}")
-    elif parts.scheme != each.workload:
-        message = f"{url} has scheme {parts.scheme}, but the study's workload is {each.workload}"
-        yield "url", Problem(message, "study.other_scheme", f"give server.workload = {show(parts.scheme)}")
-    elif parts.path.partition("?")[0].strip("/") and not has_paths(parts.scheme, catalogue):
+        return Problem(message, f"{area}.unknown_scheme", f"allowed: {', '.join(schemes)}")
+    if workload not in (None, parts.scheme):
+        message = f"{url} has scheme {parts.scheme}, but the workload is {workload}"
+        return Problem(message, f"{area}.other_scheme", f"give workload {parts.scheme}, or another URL")
+    path = parts.path.partition("?")[0]
+    if path.strip("/") and not has_paths(parts.scheme, catalogue):
         message = f"workload {parts.scheme} has no paths, but {url} has one"
-        yield "url", Problem(message, "study.path_not_allowed", f"leave {parts.path.partition('?')[0]} out")
+        return Problem(message, f"{area}.path_not_allowed", f"leave {path} out")
+    return None
+
+
+def address_of(url: ServerUrl, catalogue: Catalogue) -> str:
+    """Return the address of a running server; its port is that of its workload if the URL has none."""
+    workload = catalogue.workload(url.scheme)
+    return url.address(workload.port if workload and not has_paths(url.scheme, catalogue) else WEB_PORT)
 
 
 def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Foreign | None:
     """Return a contender's server that is not ours; None if it is ours. `folder` is that of the study."""
     table = each.table
     if table.url is not None and (parts := server_url(table.url)):
-        workload = catalogue.workload(parts.scheme)
-        usual = workload.port if workload and not has_paths(parts.scheme, catalogue) else WEB_PORT
-        return Foreign(url=table.url, address=parts.address(usual))
+        return Foreign(url=table.url, address=address_of(parts, catalogue))
     if table.command:
         return _of_command(table, each.workload, folder).model_copy(update={"ready_line": table.ready_line})
     return None

@@ -26,6 +26,7 @@ from thunderherd.study.file.tables import (
     StudyForm,
     SweepTable,
 )
+from thunderherd.study.foreign import OF_COMMANDS, is_foreign
 from thunderherd.toml.cpus import CPU_LIST
 from thunderherd.toml.file import KeyPath, suggest, toml_data
 
@@ -125,6 +126,8 @@ class SettableKeys:
         way, workload = way_of(keys, self._form), workload_of(keys, self._form)
         settings = self._catalogue.settings_of_server(design, way, workload)
         own = (
+            "label",
+            *(("command", "url", *OF_COMMANDS) if is_foreign(contender) else ()),
             "workload",
             *Way._fields,
             "trial",

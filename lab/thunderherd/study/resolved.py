@@ -372,6 +372,10 @@ class Sweep(_Resolved):
     note: str | None = None
 
 
+LEFT_OUT = "left out: "
+"""The beginning of a note on contenders that this machine cannot run."""
+
+
 class Look(_Resolved):
     """A planned look after a number of blocks, with its share of alpha."""
 

@@ -49,6 +49,7 @@ from thunderherd.study.loads import check_ends, check_ports, command_of_load, ju
 from thunderherd.study.overrides import SettableKeys, parse_override
 from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study.resolved import (
+    LEFT_OUT,
     Contender,
     LoadPlan,
     Measure,
@@ -557,7 +558,7 @@ class Resolver:
         yield from notes_of_commands(chosen, self.catalogue, self.problems)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
-            yield f"left out: {names}: {reason}"
+            yield f"{LEFT_OUT}{names}: {reason}"
         by_reason: dict[str, list[str]] = {}
         for each in self.catalogue.counters:
             if each.name in self.form.measure.counters and not each.available:

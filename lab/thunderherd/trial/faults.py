@@ -15,8 +15,9 @@ from thunderherd.trial.metrics import flow_of, total
 from thunderherd.trial.observation import Observation, less, read_late, stands_late
 
 NO_WINDOW = "load: it ends by time but reported no window"
-RESET = "reset"
-"""The server's error if a client closes a connection before it has read the reply."""
+RESET, BROKEN_PIPE = "reset", "broken_pipe"
+"""The server's errors if a client closes a connection before it has read the reply, or if the server has
+closed an idle connection on which a request was coming. The client then sends that request again."""
 REQUESTS = "requests"
 """The count of a server that is not ours that is compared with that of its clients."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
@@ -69,11 +70,9 @@ def _window_faults(seen: Observation) -> Iterator[str]:
 def _server_faults(seen: Observation) -> Iterator[str]:
     last = seen.summary or seen.rest_after
     if last is not None and last.tally is not None:
-        spare = _in_flight(seen, 1) + _ended_by_reset(seen)
-        unexpected = {
-            kind: max(0, number - spare) if kind == RESET else number
-            for kind, number in last.tally.errors.items()
-        }
+        sent_again = sum(load.tally.sent_again for load in (*seen.warm_up, *seen.loads))
+        spare = {RESET: _in_flight(seen, 1) + _ended_by_reset(seen) + sent_again, BROKEN_PIPE: sent_again}
+        unexpected = {kind: max(0, number - spare.get(kind, 0)) for kind, number in last.tally.errors.items()}
         if errors := _in_words(unexpected):
             yield f"server: errors: {errors}"
         if last.tally.workers_lost:

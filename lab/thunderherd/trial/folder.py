@@ -17,7 +17,7 @@ from pathlib import Path
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled
 from thunderherd.study.resolved import Foreign
 
-__all__ = ["Filled", "filled_in"]
+__all__ = ["Filled", "filled_in", "template_of"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _fill_folder(
     # A server may give up its privileges before it reads its files.
     folder.chmod(0o755)
     for word in words:
-        if template := _template(word, directory):
+        if template := template_of(word, directory):
             target = folder / template.name
             # Bytes that are not UTF-8 stay as they are.
             text = template.read_text(encoding="utf-8", errors="surrogateescape")
@@ -78,7 +78,7 @@ def _fill_folder(
             target.chmod(template.stat().st_mode & 0o777)
 
 
-def _template(word: str, directory: Path | None) -> Path | None:
+def template_of(word: str, directory: Path | None) -> Path | None:
     """Return the file that a word `...{dir}/NAME` is a copy of; None if there is none."""
     name = word.rpartition(f"{DIR}/")[2] if f"{DIR}/" in word else ""
     path = (directory or Path()) / name

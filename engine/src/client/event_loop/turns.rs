@@ -494,7 +494,7 @@ impl<B: BackEnd> Turns<B> {
         member.has_none_since(self.at);
         let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
         member.state.failed_together(lost.max(1) as u64, failure);
-        let rest = if self.started && member.state.perseveres() { member.state.rest() } else { 0 };
+        let rest = if member.state.perseveres() { member.state.rest() } else { 0 };
         if rest > 0 {
             member.resting = lost;
             member.place = Place::Resting;
@@ -528,7 +528,9 @@ impl<B: BackEnd> Turns<B> {
             }
             if !self.members[index].state.perseveres() {
                 self.drop_requests(index);
-            } else if !self.members[index].requests.is_empty() {
+            } else if !self.members[index].requests.is_empty()
+                || !self.started && self.members[index].state.goes_on(self.at)
+            {
                 self.queue(index);
             }
         }

@@ -163,6 +163,9 @@ impl Hosted {
                     bail!("stopped before the command was ready");
                 }
                 if let Some(ended) = supervision::reap(Some(self.child))? {
+                    if self.output().is_too_long() {
+                        bail!("the command {}", too_long());
+                    }
                     bail!("the command {ended} before it listened{}", self.tail());
                 }
             }

@@ -34,6 +34,7 @@ from thunderherd.show.tables.runs import main_runs, sweep_runs
 from thunderherd.show.tables.sweeps import main_further, slope_table, sweep_tables, sweeps_legend
 from thunderherd.show.terminal.result_page import few_notes
 from thunderherd.show.terminal.tables import print_table
+from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count, main_of
 from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts, prose
 
@@ -73,6 +74,7 @@ def print_study(
         ("Trials", trial_counts(summary)),
         *_bounds(summary),
         ("Run", run_line(summary)),
+        *(("Left out", note.removeprefix(LEFT_OUT)) for note in _left_out(summary)),
         *(("Note", note) for note in _notes(summary)),
     ]
     following: list[tuple[str, str]] = []
@@ -106,7 +108,13 @@ def _bounds(summary: Summary) -> list[tuple[str, str]]:
 
 def _notes(summary: Summary) -> list[str]:
     """Lists the most important notes, shortened; the report has all of them."""
-    return few_notes([*warnings(summary, in_short=True), *not_counted(summary), *not_sampled(summary)])
+    notes = [*warnings(summary, in_short=True), *not_counted(summary), *not_sampled(summary)]
+    return few_notes([note for note in notes if not note.startswith(LEFT_OUT)])
+
+
+def _left_out(summary: Summary) -> list[str]:
+    """Lists what this machine cannot run, and how to get it."""
+    return [note for note in summary.study.notes if note.startswith(LEFT_OUT)]
 
 
 def _print_answer(summary: Summary, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +18,11 @@ class ServerUrl(NamedTuple):
     def address(self, usual_port: int) -> str:
         """Return HOST:PORT."""
         return f"{self.host}:{self.port or usual_port}"
+
+
+def without_user(text: str) -> str:
+    """Return a text without the user name and password that a URL in it has."""
+    return re.sub(r"//[^/@]*@", "//...@", text)
 
 
 def server_url(text: str) -> ServerUrl | None:
