@@ -40,7 +40,7 @@ test: ## set up, run all tests that CI runs
 bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs (20 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## comparisons with other tools: the studies nginx, generators and peers (an hour or more; SIZE=quick takes 9 minutes)
+bench-peers: build ## comparisons with other tools: the studies nginx, generators and peers (an hour or more; SIZE=quick takes 12 minutes)
 	@for study in nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
 
 build: $(VENV)/.installed ## set up only: .venv with the commands thunderherd and thunderherd-engine

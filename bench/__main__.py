@@ -1,6 +1,6 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
-METHODOLOGY.md describes how they measure. Only the proofs judge; the other parts print figures. Do not
+docs/methodology describes how they measure. Only the proofs judge; the other parts print figures. Do not
 compare figures of different runs or machines.
 """
 

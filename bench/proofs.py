@@ -39,7 +39,7 @@ QUEUE_STEAL_PERCENT = 0.7
 """Stolen time comes in pauses of some milliseconds, and each pause makes a queue. A share s in pauses of
 length d adds s d / 2 (1 - utilisation) to the mean. At a utilisation of 0.5 and 5 ms this is 35 µs for 0.7
 %, and 50 µs for 1 %, while the tolerance is 66 µs. The limit was set after the first of the attempts in
-METHODOLOGY.md, and before the three runs that it names by their seeds."""
+docs/methodology, and before the three runs that it names by their seeds."""
 
 
 def _by_docstring(

@@ -249,7 +249,8 @@ def _missing_program(
     needed = [command[0], *([] if table.build else (table.version or ())[:1])]
     for program in needed:
         if shutil.which(_program([program], directory)[0]) is None:
-            message = f"no program {show(program)}, which {show(name)} needs"
+            needed_by = "" if name == program else f", which {show(name)} needs"
+            message = f"no program {show(program)}{needed_by}"
             return Problem(message, "study.no_program", install or "install it, or give its path")
     return None
 
