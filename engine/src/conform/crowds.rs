@@ -6,6 +6,7 @@ use crate::conform::case::{Case, STOPS, always};
 use crate::conform::connection::Connection;
 use crate::conform::connections::{in_mid_reply, in_mid_request};
 use crate::conform::processes::Processes;
+use crate::conform::protocol::Exchange;
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict};
 use crate::sys::process;
@@ -15,7 +16,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 14,
         name: "200 connections at once",
-        rule: "200 clients that are connected at the same time are all served",
+        rule: "200 clients that are connected at the same time, and whose requests differ and come together, get their own replies",
         source: "",
         applies: always,
         needed_by: None,
@@ -24,7 +25,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 15,
         name: "nothing is left of ended connections",
-        rule: "After connections have ended, by a close or a reset, no descriptor, thread, process or memory of theirs is left",
+        rule: "After connections have ended, by a close or a reset, with a request, garbage or no byte, no descriptor, thread, process or memory of theirs is left",
         source: "",
         applies: always,
         needed_by: None,
@@ -52,6 +53,9 @@ pub const CASES: &[Case] = &[
 
 const MANY: usize = 200;
 
+/// Times that so many clients are connected at once.
+const CROWDS: usize = 4;
+
 /// Time for which a server is stopped, and then goes on before the next request.
 const STOPPED: Duration = Duration::from_millis(50);
 
@@ -74,6 +78,18 @@ const MEMORY_ROUNDS: usize = 12;
 const AT_STOP: usize = 5;
 
 fn many_at_once(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
+    for _ in 0..CROWDS {
+        let verdict = crowd(subject)?;
+        if verdict != Verdict::Passed {
+            return Ok(verdict);
+        }
+    }
+    Ok(Verdict::Passed)
+}
+
+/// Lets many clients connect, then make a request each, and only then receive. Their requests differ, so that a server that
+/// mixes two of them up is seen.
+fn crowd(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let mut clients: Vec<Connection> = Vec::new();
     let mut refused = None;
     while clients.len() < MANY && refused.is_none() {
@@ -84,20 +100,33 @@ fn many_at_once(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         }
     }
     let taken = clients.len();
-    let exchange = subject.short();
-    for client in &mut clients {
+    let exchanges: Vec<Exchange> = (0..taken).map(|number| own(subject, number)).collect();
+    for (client, exchange) in clients.iter_mut().zip(&exchanges) {
         client.send(&exchange.request)?;
     }
     // In the order in which they came, since a server may serve one after another.
-    for (number, mut client) in clients.into_iter().enumerate() {
-        let reply = client.reply(&exchange);
-        reply.map_err(|fault| fault.when(&format!("to client {} of {taken}", number + 1)))?;
+    for (number, (mut client, exchange)) in clients.into_iter().zip(&exchanges).enumerate() {
+        let reply = client.reply(exchange);
+        client.half_close();
+        // The reply to another client may begin as this one does.
+        let ended = reply.and_then(|_| client.ends());
+        ended.map_err(|fault| fault.when(&format!("to client {} of {taken}", number + 1)))?;
     }
     subject.still_serves()?;
     Ok(match refused {
         None => Verdict::Passed,
         Some(actual) => Verdict::Allowed(format!("with {taken} connections open, a further one: {actual}")),
     })
+}
+
+/// Returns the exchange of one of many clients. Every second client of HTTP asks for a path that the server may not have.
+fn own(subject: &mut Subject<'_>, number: usize) -> Exchange {
+    match subject.protocol {
+        protocol if protocol.is_http && number % 2 == 1 => subject.exchange(2),
+        // Bytes of any number are a request.
+        protocol if !protocol.framed => subject.exchange(number),
+        _ => subject.short(),
+    }
 }
 
 fn nothing_left(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
@@ -149,10 +178,17 @@ fn nothing_left(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
 
 /// Makes connections that end in every way.
 fn round(subject: &mut Subject<'_>) -> Result<(), Fault> {
+    let garbage = subject.protocol.garbage;
     for number in 0..ROUND {
-        match number % 4 {
+        match number % 5 {
             0 => in_mid_request(subject)?.reset(),
             1 => in_mid_reply(subject)?.reset(),
+            2 => drop(subject.connect()?),
+            3 if !garbage.is_empty() => {
+                let mut client = subject.connect()?;
+                client.send_in_vain(garbage[number / 5 % garbage.len()]);
+                client.await_taken();
+            }
             _ => {
                 let exchange = subject.short();
                 subject.asks(&exchange)?;

@@ -78,6 +78,11 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
     }
     let mut reply =
         HttpReply { status, fields, body: Vec::new(), length, until_end: false, is_1_0: head.version == Some(0) };
+    let lengths: Vec<&str> =
+        reply.fields.iter().filter(|(name, _)| name == "content-length").map(|(_, value)| value.trim()).collect();
+    if let Some(pair) = lengths.windows(2).find(|pair| pair[0] != pair[1]) {
+        return Err(format!("a reply with Content-Length: {} and Content-Length: {}", pair[0], pair[1]));
+    }
     if head_only || matches!(status, 204 | 304) {
         return Ok(Some(reply));
     }
@@ -201,6 +206,10 @@ mod tests {
         for bytes in ["hello\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
             assert!(read(bytes.as_bytes(), false, true).is_err(), "{bytes}");
         }
+        let with =
+            |second: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: {second}\r\n\r\nabcd");
+        assert!(read(with("4").as_bytes(), false, true).is_err() && read(with("4").as_bytes(), true, true).is_err());
+        assert_eq!(read(with("3").as_bytes(), false, true).unwrap().unwrap().body, b"abc");
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc";
         assert!(read(chunked, false, false).unwrap_err().contains("behind it"));
     }

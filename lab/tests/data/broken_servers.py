@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 PATTERN = bytes(range(251)) * 80
@@ -35,6 +36,10 @@ kept: list[object] = []
 """Descriptors, threads and memory that are never released."""
 served = itertools.count(1)
 """Numbers of connections."""
+replies = itertools.count(1)
+"""Numbers of replies whose bodies differ."""
+shared = [0]
+"""A length that all threads write and read, as a `static` variable of a function in C."""
 
 
 class Ended(Exception):
@@ -123,6 +128,10 @@ def serve_bytes(each: Connection) -> None:
         count = int(digits)
         if not 0 < count <= 16384:
             raise Ended
+        if each.fault == "shares_a_length":
+            shared[0] = count
+            time.sleep(0.002)
+            count = shared[0]
         reply = PATTERN[:count]
         if each.fault == "ignores_half_close" and each.has_ended():
             raise Ended
@@ -170,6 +179,8 @@ def serve_http(each: Connection) -> None:
                 each.buffer += each.receive()
             each.buffer = each.buffer[int(length[1]) :]
             status, close = "200", False
+        if each.fault in OF_CHUNKS and re.search(rb"\r\nTransfer-Encoding: chunked", head):
+            status, close = without_chunks(each)
         if each.fault == "teapot":
             status = "418"
         body = b"" if status == "404" else b"hello"
@@ -177,11 +188,33 @@ def serve_http(each: Connection) -> None:
             body = bytes(10_000)  # many of these are more than the buffers hold
         if each.fault == "counts":
             body = b"%09d" % next(served)
+        if each.fault == "grows":
+            body = b"x" * next(replies)
+        if each.fault == "takes_turns":
+            body = b"x" * (1 + next(replies) % 2)
         fields = f"Content-Length: {len(body)}\r\n" + ("Connection: close\r\n" if close else "")
+        if each.fault == "says_too_little" and body:
+            fields = fields.replace(f" {len(body)}\r\n", f" {len(body) - 1}\r\n")
+        if each.fault == "says_two_lengths":
+            fields += f"Content-Length: {len(body) + 1}\r\n"
         reply = f"HTTP/1.1 {status} X\r\n{fields}\r\n".encode()
         each.send(reply + (b"" if head_only and each.fault != "body_of_head" else body))
         if close:
             raise Ended
+
+
+def without_chunks(each: Connection) -> tuple[str, bool]:
+    """Take a chunked body; return the status and whether the connection closes."""
+    while True:
+        digits = each.until(b"\r\n", LONGEST_LINE)
+        if set(digits) & set(OF_CHUNKS[each.fault]):
+            return "400", True
+        size = int(digits, 16)
+        while len(each.buffer) < size + 2:
+            each.buffer += each.receive()
+        each.buffer = each.buffer[size + 2 :]
+        if size == 0:
+            return "200", False
 
 
 def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
@@ -226,8 +259,11 @@ def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
     return "200" if line[2].partition(b"?")[0] == b"/" else "404", close, line[1] == b"HEAD"
 
 
+OF_CHUNKS = {"reads_chunks": b"", "refuses_lower_case": b"abcdef", "refuses_upper_case": b"ABCDEF"}
+"""Servers that read chunked bodies, and the digits of sizes that they refuse."""
+
 OF_HTTP = (
-    "none_http", "replies_once",
+    "none_http", "replies_once", *OF_CHUNKS, "grows", "takes_turns", "says_too_little", "says_two_lengths",
     "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
     "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",
     "ignores_chunks", "ignores_body", "takes_two_lengths", "receives_once", "cuts_heads", "waits_for_bodies",
@@ -254,15 +290,21 @@ def keep(client: socket.socket, fault: str) -> None:
 def connection(client: socket.socket, fault: str, serve: Callable[[Connection], None]) -> None:
     """Serve one connection until either end closes it."""
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    each = Connection(client, fault)
     try:
-        serve(Connection(client, fault))
-    except (Ended, ValueError, BrokenPipeError):
+        serve(each)
+    except ValueError:
+        if fault == "leaks_on_garbage":
+            kept.append(os.dup(client.fileno()))
+    except (Ended, BrokenPipeError):
         pass
     except TimeoutError:
         pass
     except ConnectionResetError:
         if fault == "leaks_a_descriptor":
             kept.append(os.dup(client.fileno()))
+    if fault == "leaks_on_silence" and not each.has_received:
+        kept.append(os.dup(client.fileno()))
     keep(client, fault)
     if fault == "resets_at_the_end":
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
