@@ -419,7 +419,7 @@ class SweepSummary(Record):
     )
 
 
-ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
+ClaimVerdict = Literal["supported", "refuted", "no difference that matters", "undecided", "not testable here"]
 
 
 class ClaimSummary(Record):

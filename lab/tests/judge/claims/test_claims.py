@@ -67,6 +67,9 @@ def test_the_sentences_of_verdicts(golden: Callable[[str, str], None]) -> None:
         verdict_of(blocks(COSTS), claim("H62")),
         verdict_of(blocks(COSTS), claim("H60")),
         verdict_of(blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]}), claim("H60")),
+        verdict_of(
+            blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]}), every_difference_matters("H60")
+        ),
         verdict_of(blocks(COSTS | {"prefork": 2.5}), claim("H60")),
         verdict_of(blocks(COSTS, size=20), many, alpha=0.05),
         verdict_of(blocks(dict.fromkeys(COSTS, 2.0), size=20), many, alpha=0.05),
@@ -93,7 +96,8 @@ def test_supported_when_each_difference_is_above_zero() -> None:
 
 
 def test_undecided_contrast_leaves_the_claim_undecided() -> None:
-    found = verdict_of(blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]}), claim("H60"))
+    values = blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]})
+    found = verdict_of(values, every_difference_matters("H60"))
     assert found.verdict == "undecided"
     assert label("fork_per_client", "thread_per_client") in found.why
     assert label("fork_per_client", "prefork") not in found.why, "only what is open is named"
@@ -295,6 +299,97 @@ def test_claims_that_hold_by_no_more_than_chance_are_rarely_decided() -> None:
     )
     # At most 5 % are promised; 10 of 80 or more would be seen once in 150 times at exactly 5 %.
     assert false < 10
+
+
+# Differences that do not matter
+
+
+def every_difference_matters(name: str) -> Claim:
+    """Return a bundled claim without margins."""
+    tests = tuple(each.model_copy(update={"margin": None}) for each in claim(name).tests)
+    return claim(name, tests=tests)
+
+
+def margined(percent: float = 5, name: str = "H62") -> Claim:
+    """Return a bundled claim whose tests have a margin: so many percent of what each subtracts."""
+    found = claim(name)
+    tests = tuple(
+        each.model_copy(
+            update={
+                "margin": {one: -weight * percent / 100 for one, weight in each.weights.items() if weight < 0}
+            }
+        )
+        for each in found.tests
+    )
+    return found.model_copy(update={"tests": tests, "figures": ()})
+
+
+ALIKE = dict.fromkeys(COSTS, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [(0.8, "refuted"), (0.98, "no difference that matters"), (1.0, "no difference that matters"),
+     (1.02, "no difference that matters"), (1.05, "undecided"), (1.2, "supported")],
+)  # fmt: skip
+def test_a_difference_inside_the_margin_has_a_verdict_of_its_own(factor: float, verdict: str) -> None:
+    """Also a significant one; and one at the margin has none."""
+    values = blocks(ALIKE | {"prefork_file_lock": 2.0 * factor}, noise=0.003, size=20)
+    found = verdict_of(values, margined())
+    if factor == 1.05:
+        assert found.verdict in ("supported", "undecided")
+    else:
+        assert found.verdict == verdict, found.why
+    (test,) = found.contrasts
+    assert test["margin"] == pytest.approx(0.1, rel=0.02)
+    assert (2 * test["p_inside"] <= 0.05) == (found.verdict == "no difference that matters")
+    assert ("± 0.1" in found.why) == (found.verdict == "no difference that matters")
+
+
+def test_one_difference_that_does_not_matter_is_enough_unless_another_refutes() -> None:
+    values = blocks(COSTS | {"thread_per_client": COSTS["fork_per_client"]}, noise=0.003, size=20)
+    assert verdict_of(values, margined(name="H60")).verdict == "no difference that matters"
+    assert verdict_of(values, every_difference_matters("H60")).verdict == "undecided"
+    slower = {"thread_per_client": COSTS["fork_per_client"], "prefork": 2 * COSTS["fork_per_client"]}
+    found = verdict_of(blocks(COSTS | slower, noise=0.003, size=20), margined(name="H60"))
+    assert found.verdict == "refuted" and label("fork_per_client", "prefork") in found.why
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.05, 0.10], ids=["none", "at the margin", "twice the margin"])
+def test_no_verdict_is_wrong_in_more_than_its_share_of_families(effect: float) -> None:
+    """Twelve claims with one true effect and a margin of 5 %: at most 5 % of families have a false verdict.
+
+    At no effect, supported and refuted are false; at the margin and beyond it, no difference and refuted.
+    """
+    slow = ("prefork_file_lock", "prefork_pass_descriptor")
+    costs = ALIKE | dict.fromkeys(slow, 2.0 * (1 + effect))
+    others = [name for name in COSTS if name not in slow][:6]
+    pairs = [(one, other) for one in slow for other in others]
+    base = margined()
+    claims = [
+        base.model_copy(
+            update={
+                "id": f"C{place}",
+                "tests": (
+                    base.tests[0].model_copy(
+                        update={"weights": {one: 1.0, other: -1.0}, "margin": {other: 0.05}}
+                    ),
+                ),
+            }
+        )
+        for place, (one, other) in enumerate(pairs)
+    ]
+    false = {"supported", "refuted"} if effect == 0 else {"no difference that matters", "refuted"}
+    runs, wrong, seen = 60, dict.fromkeys(false, 0), set()
+    for seed in range(runs):
+        verdicts = {each.verdict for each in judge(study(), blocks(costs, seed=seed, size=20), claims=claims)}
+        seen |= verdicts
+        for each in false & verdicts:
+            wrong[each] += 1
+    # 9 of 60 or more would be seen once in 350 times at exactly 5 %.
+    assert max(wrong.values()) < 9, wrong
+    found = {0.0: "no difference that matters", 0.05: "supported", 0.10: "supported"}
+    assert found[effect] in seen
 
 
 # What is shown

@@ -107,6 +107,12 @@ class ClaimTable(StrictTable):
         description='the metric of its tests and figures, such as "server_cpu_per_connection"'
     )
     tests: list[ContrastTable] = Field(default=[], description="contrasts that must all be above zero")
+    margin_percent: float | None = Field(
+        default=None,
+        ge=0,
+        le=50,
+        description="as in the whole file, for this claim; 0: every difference matters",
+    )
     enough: int | None = Field(
         default=None,
         ge=1,
@@ -124,6 +130,13 @@ class ClaimsForm(StrictTable):
 
     study: str = Field(description="the name of the study whose contenders the claims are about")
     source: str = Field(description="the source that makes the claims")
+    margin_percent: float | None = Field(
+        default=None,
+        gt=0,
+        le=50,
+        description="the largest difference that does not matter, as a share of what a test subtracts; a "
+        "test may state its own margin",
+    )
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [conditions]")
     claims: list[ClaimTable] = Field(default=[], description="tables [[claims]]")
     questions: list[QuestionTable] = Field(default=[], description="tables [[questions]]")
@@ -222,7 +235,7 @@ def load_source(study: Study) -> Source:
     _check_conditions(form.conditions, ("conditions",), study, problems)
     problems.raise_any()
     return Source(
-        claims=tuple(_resolved(claim, form.conditions, study) for claim in form.claims),
+        claims=tuple(_resolved(claim, form, study) for claim in form.claims),
         questions=tuple(resolved_question(question, study) for question in form.questions),
     )
 
@@ -294,9 +307,13 @@ def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
     return {**way, "processes": load.processes, **load.settings}
 
 
-def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:
-    plain = claim.model_dump(exclude={"metric", "tests", "figures", "conditions", "source_cpus"})
-    tests = [resolved_contrast(test, claim.metric, study) for test in claim.tests]
+def _resolved(claim: ClaimTable, form: ClaimsForm, study: Study) -> Claim:
+    common = form.conditions
+    plain = claim.model_dump(
+        exclude=set(ClaimTable.model_fields) - set(Claim.model_fields) | {"tests", "figures"}
+    )
+    percent = form.margin_percent if claim.margin_percent is None else claim.margin_percent
+    tests = [resolved_contrast(test, claim.metric, study, percent) for test in claim.tests]
     figures = [resolved_figure(figure, figure.label, claim.metric, study) for figure in claim.figures]
     tested = {name for test in tests for name in test.contenders()}
     needed = {name for each in [*tests, *figures] for name in each.contenders()}

@@ -12,20 +12,26 @@ zero.
   n p-values, times n - j + 1, tests that at least j are (partial conjunction, Benjamini and Heller 2008,
   Biometrics 64). With k = n these are the two tests above. The contrasts of one group count as one, which
   holds if all of them do.
-- *Undecided*: neither is shown; or the claims file says why this study cannot judge the claim; or the size
-  repeats runs without judging, or has only some parts of the study.
+- *No difference that matters*: at least one contrast is shown to lie inside the claim's margin, by two
+  one-sided tests (Schuirmann 1987): it is neither above nor below zero by as much as the margin. Any may be,
+  so the smallest p is multiplied by their number. A contrast that is shown to be below zero, and not shown to
+  lie inside its margin, refutes the claim all the same.
+- *Undecided*: none of these is shown; or the claims file says why this study cannot judge the claim; or the
+  size repeats runs without judging, or has only some parts of the study.
 - *Not testable here*: the conditions of the run differ from the claim's, the run lacks what the claim needs,
   or this machine cannot run one of its contenders.
 
 Both directions are tested, so p is doubled. Holm's method runs over the claims that were to be tested by all
 that is known before the run. A claim that the run then leaves without data stays in that family. So among all
-verdicts supported and refuted of a study, any is false with probability at most alpha. If a study has several
+verdicts supported and refuted of a study, any is false with probability at most alpha. The verdicts of no
+difference are a family of their own, with the same alpha. If a study has several
 planned looks, alpha is the share of the look reached; the promise holds however early the run stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
@@ -79,9 +85,21 @@ def judge(
     tested = [case for case in cases if case.tests]
     # A claim that cannot be judged for what happened in the run stays in the family.
     family = sum(case.is_declared for case in cases)
-    adjusted = holm([case.p for case in tested], family=family)
-    p_values = {case.claim.id: p for case, p in zip(tested, adjusted, strict=True)}
-    return [case.result(p_values.get(case.claim.id), family, alpha, early) for case in cases]
+    different, alike = (
+        dict(zip([case.claim.id for case in tested], holm(p_values, family=family), strict=True))
+        for p_values in ([case.p for case in tested], [case.p_alike for case in tested])
+    )
+    over = _Over(family, alpha, early)
+    return [case.result(different.get(case.claim.id), alike.get(case.claim.id), over) for case in cases]
+
+
+@dataclass(frozen=True)
+class _Over:
+    """What all claims are judged by: their number, alpha, and why nothing may be judged yet."""
+
+    family: int
+    alpha: float
+    early: str | None
 
 
 def alpha_at(study: Study, blocks: int) -> float | None:
@@ -186,10 +204,16 @@ class _Case:
         """The two-sided p of "neither supported nor refuted", before Holm's correction."""
         return min(1.0, 2 * min(self.p_supported, self.p_refuted))
 
+    @property
+    def p_alike(self) -> float:
+        """The p of "too many contrasts reach their margins", before Holm's correction."""
+        smallest = sorted(min(1.0, 2 * len(group) * min(map(_p_inside, group))) for group in self.groups)
+        return at_least(len(smallest) - self.enough + 1, smallest)
+
     # Verdict
 
-    def result(self, p: float | None, family: int, alpha: float, early: str | None) -> ClaimResult:
-        verdict, why = self._verdict(p, family, alpha, early)
+    def result(self, p: float | None, p_alike: float | None, over: _Over) -> ClaimResult:
+        verdict, why = self._verdict(p, p_alike, over)
         claim = self.claim
         shown = self.figures or self.shown_tests
         condition = f" ({claim.condition})" if claim.condition else ""
@@ -239,30 +263,34 @@ class _Case:
         shown = [*ratios, *tests, *self.figures]
         return shown[0].interval() if shown else None
 
-    def _verdict(
-        self, p: float | None, family: int, alpha: float, early: str | None
-    ) -> tuple[ClaimVerdict, str]:
+    def _verdict(self, p: float | None, p_alike: float | None, over: _Over) -> tuple[ClaimVerdict, str]:
         if obstacle := self.obstacle():
             return obstacle
-        if early or p is None:
-            return "undecided", early or "no block counts"
-        over = f"Holm's p {p:.2g}, {count(family, 'claim')}"
+        if over.early or p is None or p_alike is None:
+            return "undecided", over.early or "no block counts"
+        family = count(over.family, "claim")
+        how = f"Holm's p {p:.2g}, {family}"
+        refutes = p <= over.alpha and self.p_refuted < self.p_supported
+        below = min(self.tests, key=lambda each: each.p_less or 0.0)
+        beyond = refutes and 2 * _p_inside(below) > over.alpha
+        if p_alike <= over.alpha and not beyond:
+            inside = min(self.tests, key=_p_inside)
+            return "no difference that matters", f"{inside.within()} (Holm's p {p_alike:.2g}, {family})"
         if self.claim.enough:
-            return self._verdict_of_some(p <= alpha, over)
-        if p <= alpha and self.p_supported <= self.p_refuted:
+            return self._verdict_of_some(p <= over.alpha, how)
+        if refutes:
+            return "refuted", f"below zero: {below.text()} ({how})"
+        if p <= over.alpha:
             one = len(self.tests) == 1
             what = "the difference is" if one else f"each of the {len(self.tests)} differences is"
-            return "supported", f"{what} above zero ({over})"
-        if p <= alpha:
-            below = min(self.tests, key=lambda each: each.p_less or 0.0)
-            return "refuted", f"below zero: {below.text()} ({over})"
+            return "supported", f"{what} above zero ({how})"
         # The tests whose own two-sided p exceeds alpha; if none does, the number of claims is the reason.
-        open_ones = [each for each in self.tests if 2 * (each.p_greater or 0.0) > alpha]
+        open_ones = [each for each in self.tests if 2 * (each.p_greater or 0.0) > over.alpha]
         if not open_ones:
-            return "undecided", f"too few blocks for so many claims ({over})"
+            return "undecided", f"too few blocks for so many claims ({how})"
         return (
             "undecided",
-            f"not significantly above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
+            f"not significantly above zero: {'; '.join(each.text() for each in open_ones)} ({how})",
         )
 
     def _verdict_of_some(self, decided: bool, over: str) -> tuple[ClaimVerdict, str]:
@@ -272,6 +300,11 @@ class _Case:
         if not decided:
             return "undecided", f"not significant: {seen}"
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
+
+
+def _p_inside(each: ContrastResult) -> float:
+    """Return the p of "the difference reaches its margin"; 1 without a margin."""
+    return 1.0 if each.p_inside is None else each.p_inside
 
 
 def _is_above(each: ContrastResult) -> bool:

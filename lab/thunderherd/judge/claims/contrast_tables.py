@@ -7,6 +7,7 @@ Loading expands each of them to weights over contenders, so judging only sees we
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -24,6 +25,9 @@ Weights = Annotated[
     dict[str, Weight],
     Field(min_length=1, description='such as { prefork = 1, "prefork@pool_size=30" = -1 }'),
 ]
+CONSTANT = ""
+"""The name of the constant among a sum's contenders; no contender has this name."""
+
 Of = Literal["value", "deviation", "logarithm"]
 
 
@@ -67,6 +71,12 @@ class ContrastTable(SumTable):
     group: str | None = Field(
         default=None, description="tests of one group count as one, which holds if they all do"
     )
+    margin: float | None = Field(
+        default=None,
+        gt=0,
+        description="the largest difference that does not matter, in the metric's own unit; of a ratio, its "
+        "logarithm. Null: by margin_percent",
+    )
 
 
 class StraightnessTable(StrictTable):
@@ -90,7 +100,9 @@ class FigureTable(ContrastTable):
 class Contrast(BaseModel):
     """`constant` + the sum of weight x metric over contenders, within a block; `label` names it.
 
-    With `less` it is of the metric minus that other one, of the same trial.
+    With `less` it is of the metric minus that other one, of the same trial. `margin` is the largest
+    difference that does not matter: a sum like `weights`, with the constant under `CONSTANT`. None: every one
+    matters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -102,6 +114,7 @@ class Contrast(BaseModel):
     less: str | None = None
     of: Of = "value"
     group: str | None = None
+    margin: dict[str, float] | None = None
 
     def metrics(self) -> list[str]:
         """Return the metrics that it needs of each contender."""
@@ -319,8 +332,10 @@ def straight_line(numbers: Mapping[str, float | None]) -> Line:
     return Line(slope, {name: 1 / len(known) - mean * weight for name, weight in slope.items()})
 
 
-def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contrast:
-    """Return a checked test; `metric` is its claim's."""
+def resolved_contrast(
+    table: ContrastTable, metric: str, study: Study, margin_percent: float | None = None
+) -> Contrast:
+    """Return a checked test; `metric` and `margin_percent` are its claim's."""
     return Contrast(
         label=table.label,
         metric=table.metric or metric,
@@ -329,7 +344,25 @@ def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contra
         less=table.less,
         of=table.of,
         group=table.group,
+        margin=_margin(table, margin_percent),
     )
+
+
+def _margin(table: ContrastTable, percent: float | None) -> dict[str, float] | None:
+    """Return the largest difference that does not matter: a number, or a share of what a test subtracts.
+
+    A slope subtracts nothing of which a share would mean something.
+    """
+    if table.margin is not None:
+        return {CONSTANT: table.margin}
+    if not percent:
+        return None
+    if table.of == "logarithm":
+        return {CONSTANT: math.log1p(percent / 100)}
+    if table.slope is not None:
+        return None
+    sums = {**(table.weights or {}), CONSTANT: table.constant}
+    return {name: -weight * percent / 100 for name, weight in sums.items() if weight < 0} or None
 
 
 def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> Figure:

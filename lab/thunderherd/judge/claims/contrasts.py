@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from thunderherd.judge.claims.contrast_tables import Contrast, Figure, straight_line
+from thunderherd.judge.claims.contrast_tables import CONSTANT, Contrast, Figure, straight_line
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import Estimate
 from thunderherd.statistics.columns import Values, known, together
@@ -27,9 +27,6 @@ MOST_OF_NOTHING = 3
 
 LOGARITHM = "logarithm"
 """The kind of contrast that compares ratios: tested against zero, shown against one."""
-
-CONSTANT = ""
-"""The name of the constant in a contrast's columns; no contender has this name."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,10 @@ class ContrastResult:
     constant: float = 0.0
     less: str | None = None
     of: str = "value"
+    margin: float | None = None
+    """The largest difference that does not matter; of a ratio, as a factor. None: every one matters."""
+    p_inside: float | None = None
+    """The larger p of two one-sided tests: the difference reaches the margin, above or below."""
 
     def text(self) -> str:
         """Return `row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` adds the rest of the unit."""
@@ -68,6 +69,13 @@ class ContrastResult:
         if self.low is None and self.high is None:
             return f"{found} (no interval)"
         return f"{found} ({span(self.low, self.high, digits)})"
+
+    def within(self) -> str:
+        """Return the text with the margin: `row 3 costs more than row 2: 0.01 s (...), inside ± 0.1 s`."""
+        if self.of == LOGARITHM:
+            return f"{self.text()}, inside a factor of {number(self.margin or 1.0, 3)}"
+        unit = self.unit.partition(" per ")[0]
+        return f"{self.text()}, inside ± {number(self.margin or 0.0, self.digits())} {unit}".rstrip()
 
     def digits(self) -> int:
         """Return decimals for two significant digits of half the interval's width.
@@ -109,6 +117,8 @@ class ContrastResult:
             "constant": self.constant,
             "less": self.less,
             "of": self.of,
+            "margin": self.margin,
+            "p_inside": self.p_inside,
         }
 
     def interval(self) -> Estimate | None:
@@ -178,11 +188,10 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
             over=over,
         )
     blocks = len(next(iter(columns.values())))
-    tested = contrast(
-        {**columns, CONSTANT: [1.0] * blocks},
-        {**what.weights, **({CONSTANT: what.constant} if what.constant else {})},
-        confidence,
-    )
+    columns[CONSTANT] = [1.0] * blocks
+    weights = {**what.weights, **({CONSTANT: what.constant} if what.constant else {})}
+    tested = contrast(columns, weights, confidence)
+    margin, p_inside = _inside(columns, weights, what.margin)
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
     unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
 
@@ -197,7 +206,25 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
         unit="times" if what.of == LOGARITHM else unit.name,
         p_greater=tested.p_greater,
         p_less=tested.p_less,
+        margin=shown(margin),
+        p_inside=p_inside,
     )
+
+
+def _inside(
+    columns: Mapping[str, Sequence[float]], weights: Mapping[str, float], margin: Mapping[str, float] | None
+) -> tuple[float | None, float | None]:
+    """Return the estimate of a margin, and the p of "the difference is not inside it"."""
+    if margin is None:
+        return None, None
+
+    def beyond(sign: float) -> ContrastEstimate:
+        names = dict.fromkeys([*weights, *margin])
+        sums = {name: weights.get(name, 0.0) + sign * margin.get(name, 0.0) for name in names}
+        return contrast(columns, sums)
+
+    value = hodges_lehmann(_sums(columns, margin).tolist()).value
+    return value, max(beyond(-1).p_less, beyond(1).p_greater)
 
 
 def _estimated(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, UNITS_OF_TIME
 from thunderherd.records.summary import ClaimVerdict, Summary
@@ -13,7 +14,7 @@ from thunderherd.show.sentences.cpu_source import cpu_cost_lines, main_substitut
 from thunderherd.text.figures import capital, count, estimator, main_of, percent, shows_process_control
 from thunderherd.text.shown import caption_of, shown_of, unit_for
 
-CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
+CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
 
 MOST_NAMED = 4
 """The most contenders that a line about invalid trials names."""

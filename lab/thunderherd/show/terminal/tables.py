@@ -35,6 +35,7 @@ BEST, BAR = "better", "bar"
 VERDICT_STYLES = {
     "supported": "bold green",
     "refuted": "bold red",
+    "no difference that matters": "bold",
     "undecided": "yellow",
     "not testable here": "dim",
     BEST: "green",
