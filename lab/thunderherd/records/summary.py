@@ -436,6 +436,11 @@ class ClaimSummary(Record):
     )
     verdict: ClaimVerdict = Field(description="whether this run supports the claim")
     why: str = Field(description="reason of the verdict")
+    blocks_needed: int | None = Field(
+        default=None,
+        description="expected number of blocks in all for a verdict, by the variance of this run's blocks. "
+        "Null: it has one, or more than 10,000",
+    )
     contrasts: list[dict[str, Any]] = Field(
         default_factory=list, description="the comparisons that the verdict rests on"
     )

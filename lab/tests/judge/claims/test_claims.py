@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from made.summaries.summary import COSTS, study, summary
 
+from thunderherd.judge.claims.blocks_needed import expected_blocks
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import alpha_at, at_least, judge, judged_after
 from thunderherd.judge.claims.contrast_tables import Contrast
-from thunderherd.judge.claims.contrasts import lacks, ratio
+from thunderherd.judge.claims.contrasts import lacks, measure, ratio
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank
 
@@ -390,6 +391,47 @@ def test_no_verdict_is_wrong_in_more_than_its_share_of_families(effect: float) -
     assert max(wrong.values()) < 9, wrong
     found = {0.0: "no difference that matters", 0.05: "supported", 0.10: "supported"}
     assert found[effect] in seen
+
+
+# Blocks that would decide
+
+
+@pytest.mark.parametrize(
+    ("factor", "percent"), [(1.02, 0.01), (1.0, 2), (0.985, 0.01)], ids=["above", "inside", "below"]
+)
+def test_the_expected_blocks_decide_most_claims_and_half_of_them_few(factor: float, percent: float) -> None:
+    """With the effect known, about four in five runs of so many blocks have a verdict."""
+    costs = ALIKE | {"prefork_file_lock": 2.0 * factor}
+    own = margined(percent)
+    at = expected_blocks_of(costs, own)
+    shares = []
+    for size in (at, at // 2):
+        verdicts = [
+            judge(study(), blocks(costs, noise=0.02, seed=seed, size=size), 0.05 / 16, claims=[own])[
+                0
+            ].verdict
+            for seed in range(40)
+        ]
+        shares.append(sum(each != "undecided" for each in verdicts) / len(verdicts))
+    assert shares[0] >= 0.6 and shares[1] < shares[0]
+
+
+def expected_blocks_of(costs: Mapping[str, float], own: Claim) -> int:
+    """Return the blocks that one of 16 claims needs at 5 %, by a run of many blocks."""
+    measured = [measure(each, study(), blocks(costs, noise=0.02, size=400)) for each in own.tests]
+    found = expected_blocks([[each] for each in measured], 1, 0.05 / 16)
+    assert found is not None
+    return found
+
+
+def test_an_undecided_claim_says_how_many_blocks_would_decide_it() -> None:
+    values = blocks(ALIKE | {"prefork_file_lock": 2.02}, noise=0.02)
+    found = verdict_of(values, every_difference_matters("H62"))
+    assert found.verdict == "undecided" and (found.blocks_needed or 0) > BLOCKS
+    assert f"{found.blocks_needed:,} blocks" in found.why
+    same = verdict_of(blocks(ALIKE, noise=0.0), every_difference_matters("H62"))
+    assert same.blocks_needed is None and "10,000" in same.why
+    assert verdict_of(blocks(COSTS), claim("H62")).blocks_needed is None, "it is decided"
 
 
 # What is shown

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from thunderherd.judge.claims.blocks_needed import MOST, expected_blocks
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
@@ -210,10 +211,17 @@ class _Case:
         smallest = sorted(min(1.0, 2 * len(group) * min(map(_p_inside, group))) for group in self.groups)
         return at_least(len(smallest) - self.enough + 1, smallest)
 
+    def _blocks_needed(self, over: _Over) -> int | None:
+        """Return after how many blocks a verdict is expected; None: more than anybody would run."""
+        alpha = over.alpha or self.study.measure.alpha
+        return expected_blocks(self.groups, self.enough, alpha / max(1, over.family))
+
     # Verdict
 
     def result(self, p: float | None, p_alike: float | None, over: _Over) -> ClaimResult:
         verdict, why = self._verdict(p, p_alike, over)
+        is_open = verdict == "undecided" and bool(self.tests)
+        needed = self._blocks_needed(over) if is_open else None
         claim = self.claim
         shown = self.figures or self.shown_tests
         condition = f" ({claim.condition})" if claim.condition else ""
@@ -225,7 +233,8 @@ class _Case:
             our_figure="\n".join([*(each.text() + self._remarks(each) for each in shown), *units(shown)]),
             estimate=self._estimate(),
             verdict=verdict,
-            why=why,
+            why=f"{why}; {_needs(needed)}" if is_open and not over.early else why,
+            blocks_needed=needed,
             contrasts=[
                 *(each.as_dict("test") for each in self.shown_tests),
                 *(each.as_dict("figure") for each in self.figures),
@@ -300,6 +309,12 @@ class _Case:
         if not decided:
             return "undecided", f"not significant: {seen}"
         return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
+
+
+def _needs(blocks: int | None) -> str:
+    if blocks is None:
+        return f"more than {MOST:,} blocks would be needed"
+    return f"about {blocks:,} blocks would decide it"
 
 
 def _p_inside(each: ContrastResult) -> float:

@@ -53,6 +53,10 @@ class ContrastResult:
     """The largest difference that does not matter; of a ratio, as a factor. None: every one matters."""
     p_inside: float | None = None
     """The larger p of two one-sided tests: the difference reaches the margin, above or below."""
+    effect: float | None = None
+    """Mean over standard deviation of the blocks; None if they do not vary, or of a figure."""
+    room: float | None = None
+    """Distance of the mean from the nearer end of the margin, likewise; negative outside it."""
 
     def text(self) -> str:
         """Return `row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` adds the rest of the unit."""
@@ -192,6 +196,7 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
     weights = {**what.weights, **({CONSTANT: what.constant} if what.constant else {})}
     tested = contrast(columns, weights, confidence)
     margin, p_inside = _inside(columns, weights, what.margin)
+    effect, room = _effects(_sums(columns, weights), _sums(columns, what.margin) if what.margin else None)
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
     unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
 
@@ -208,7 +213,23 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
         p_less=tested.p_less,
         margin=shown(margin),
         p_inside=p_inside,
+        effect=effect,
+        room=room,
     )
+
+
+def _effects(
+    sums: NDArray[np.float64], margins: NDArray[np.float64] | None
+) -> tuple[float | None, float | None]:
+    """Return how many standard deviations of the blocks their mean is from zero, and inside the margin."""
+
+    def effect(values: NDArray[np.float64]) -> float | None:
+        spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
+        return float(values.mean()) / spread if spread > 0 else None
+
+    ends = [effect(margins - sums), effect(margins + sums)] if margins is not None else []
+    known = [each for each in ends if each is not None]
+    return effect(sums), min(known) if known else None
 
 
 def _inside(
