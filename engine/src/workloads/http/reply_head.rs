@@ -131,16 +131,18 @@ fn parse_with<'a>(
     // HTTP/1.0 closes by default (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = head_only || matches!(status, 204 | 304);
-    let mut lengths = named("content-length");
+    // A proxy may join several of the same length to one list (RFC 9110, section 8.6).
+    let lengths = named("content-length").flat_map(|header| header.value.split(|&byte| byte == b','));
+    let mut lengths = lengths.map(|value| content_length(value.trim_ascii()));
     // With two different lengths the end of the reply is unknown (RFC 9112, section 6.3).
     let first = lengths.next();
-    if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
+    if first.is_some_and(|first| lengths.any(|other| other != first)) {
         return Err("the reply has two different Content-Lengths".to_owned().into());
     }
     if !has_none && in_chunks(&head)? {
         return of_body(closes, Extent::Chunks, None);
     }
-    match first.map(|header| content_length(header.value)) {
+    match first {
         Some(None) => Err("the reply's Content-Length is not a number".to_owned().into()),
         Some(announced) => of_body(closes, Extent::Bytes(announced.filter(|_| !has_none).unwrap_or(0)), announced),
         // A server may omit it in this case (RFC 9110, section 8.6).
@@ -238,6 +240,8 @@ mod tests {
             ("1 103 Early Hints\r\nLink: </style.css>", Extent::Interim),
             ("0 200 OK\r\nServer: any", Extent::Connection),
             ("0 200 OK\r\nContent-Length: 3", Extent::Bytes(3)),
+            ("1 200 OK\r\nContent-Length: 2, 2", Extent::Bytes(2)),
+            ("1 200 OK\r\nContent-Length: 2,02\r\nContent-Length: 2 ,2", Extent::Bytes(2)),
         ] {
             assert_eq!(body(fields), Ok(right), "{fields}");
         }
@@ -256,6 +260,10 @@ mod tests {
                 "both a Transfer-Encoding and a Content-Length",
             ),
             ("0 200 OK\r\nTransfer-Encoding: chunked", "HTTP/1.0 does not support"),
+            ("1 200 OK\r\nContent-Length: 2, 3", "two different Content-Lengths"),
+            ("1 200 OK\r\nContent-Length: 2,", "two different Content-Lengths"),
+            ("1 200 OK\r\nContent-Length: ,", "not a number"),
+            ("1 200 OK\r\nContent-Length:", "not a number"),
         ] {
             let error = body(fields).unwrap_err();
             assert!(error.contains(word), "{fields}: {error}");
