@@ -28,9 +28,9 @@ const SEED: Setting = Setting {
     for_more: Some(A_NUMBER_OF_64_BITS),
 };
 
-const PATIENCE: Setting = Setting {
-    name: "patience",
-    help: "Longest wait for the server",
+const TIMEOUT: Setting = Setting {
+    name: "timeout",
+    help: "Time without progress after which the server has failed",
     unit: Unit::Time { resolution: MILLISECOND },
     kind: Kind::Integer { minimum: 10 * MILLISECOND, maximum: 10 * MINUTE, default: 5 * SECOND },
     for_more: None,
@@ -45,7 +45,7 @@ const PATH: Setting = Setting {
 };
 
 /// Settings of the cases.
-pub const SETTINGS: &[Setting] = &[SEED, PATIENCE, PATH];
+pub const SETTINGS: &[Setting] = &[SEED, TIMEOUT, PATH];
 
 /// The server, and the cases to run against it.
 pub struct Plan {
@@ -106,7 +106,7 @@ pub fn run(plan: &Plan) -> Result<usize> {
     let mut reader = Reader { can_stop: plan.control };
     let mut subject = Subject::new(address, protocol, &mut reader);
     subject.seed = plan.settings.integer(SEED.name);
-    subject.patience = plan.settings.time(PATIENCE.name);
+    subject.patience = plan.settings.time(TIMEOUT.name);
     subject.path = plan.settings.word(PATH.name).to_owned();
     subject.plain = plan.plain;
     let mut failed = 0;

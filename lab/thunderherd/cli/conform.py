@@ -17,7 +17,7 @@ FAILED = 1
 """The exit status if a case failed."""
 
 SHORTEST, LONGEST = 0.01, 600.0
-"""The limits of --patience, in seconds."""
+"""The limits of --timeout, in seconds."""
 
 
 def conform(
@@ -54,10 +54,13 @@ def conform(
             "--seed", min=0, max=2**64 - 1, help="Seed of random inputs (default 1).", show_default=False
         ),
     ] = 1,
-    patience: Annotated[
+    timeout: Annotated[
         str,
         typer.Option(
-            "--patience", metavar="TIME", help="Longest wait for the server (default 5s).", show_default=False
+            "--timeout",
+            metavar="TIME",
+            help="Time without progress after which a case has failed (default 5s).",
+            show_default=False,
         ),
     ] = "5s",
     plain: Annotated[
@@ -88,7 +91,7 @@ def conform(
     from thunderherd.show.terminal.conformance import print_conformance
     from thunderherd.text.layout import make_console
 
-    longest = _seconds(patience)
+    longest = _seconds(timeout)
     chosen = typed_server(server, workload, catalogue(), path=path)
     found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
     if as_json:
@@ -104,12 +107,12 @@ def _seconds(text: str) -> float:
     """Parse the longest wait, in seconds."""
     from thunderherd.toml.quantities import TIME, parse_quantity
 
-    seconds = parse_quantity(text, f"conform: --patience {text}", TIME) / 1e9
+    seconds = parse_quantity(text, f"conform: --timeout {text}", TIME) / 1e9
     if not SHORTEST <= seconds <= LONGEST:
         raise UserError(
             f"{text} is not from {SHORTEST * 1e3:g}ms to {LONGEST:g}s",
-            code="conform.invalid_patience",
-            where=f"conform: --patience {text}",
+            code="conform.invalid_timeout",
+            where=f"conform: --timeout {text}",
         )
     return seconds
 

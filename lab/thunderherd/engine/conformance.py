@@ -52,7 +52,7 @@ class Conforming:
         words = [
             str(engine or find_engine()), "conform", self.workload, "--connect", address, "--json",
             "--case", ",".join(map(str, cases)), "--seed", str(self.seed),
-            "--patience", f"{round(1000 * self.patience)}ms",
+            "--timeout", f"{round(1000 * self.patience)}ms",
             *(["--path", self.path] if self.path else []), *(["--control"] if stop else []),
             *(["--until-failure"] if until_failure else []), *(["--plain"] if self.plain else []),
             *(["--any-status"] if self.any_status else []),

@@ -51,7 +51,7 @@ fn a_failure_ends_with_status_1() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || listener.incoming().for_each(drop));
-    let command = format!("conform bytes --connect {address} --patience 2s --json --case 1,2");
+    let command = format!("conform bytes --connect {address} --timeout 2s --json --case 1,2");
     let ran = with(&command);
     let all = lines(&ran.output);
     assert_eq!((ran.status, all.len()), (Some(1), 2), "{ran:?}");
