@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::client::load::{DURATION, Edge, LoadRun, WARM_UP};
+use crate::count::tally::Counts;
 use crate::sys::clock::now;
 use crate::sys::signal;
 
@@ -26,6 +27,8 @@ pub struct Edges<'run> {
     run: &'run LoadRun,
     began: u64,
     to_come: Vec<Edge>,
+    /// Counts before the first request, and the time of their reading, if the window starts with it.
+    first: Option<(u64, Counts)>,
 }
 
 impl<'run> Edges<'run> {
@@ -33,13 +36,16 @@ impl<'run> Edges<'run> {
     /// time. The edges are fixed at this point, so whether a request is in the window does not depend on when a thread
     /// gets its CPU.
     pub fn begin(run: &'run LoadRun) -> Self {
+        let before = run.ramp() + run.settings.integer(WARM_UP.name);
+        // The first requests may have been sent when the start of the window is noticed.
+        let first = (run.is_timed() && before == 0).then(|| (now(), run.tally.counts()));
         let began = now();
         if !run.is_timed() {
-            return Edges { run, began, to_come: Vec::new() };
+            return Edges { run, began, to_come: Vec::new(), first };
         }
-        let started = began + run.ramp() + run.settings.integer(WARM_UP.name);
+        let started = began + before;
         run.window.set(started..started + run.settings.integer(DURATION.name));
-        Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
+        Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started], first }
     }
 
     /// Returns the time at which clients start to send.
@@ -93,12 +99,13 @@ impl<'run> Edges<'run> {
         }
     }
 
-    fn mark(&self, edge: Edge, moment: u64) {
+    fn mark(&mut self, edge: Edge, moment: u64) {
         if edge == Edge::Nearing {
             return (self.run.mark)(edge, moment);
         }
         let mut measured = self.run.measured();
-        measured.at_edges.push((now(), self.run.tally.counts()));
+        let counts = self.first.take().unwrap_or_else(|| (now(), self.run.tally.counts()));
+        measured.at_edges.push(counts);
         if edge == Edge::Ended {
             measured.window = Some(self.run.window.edges());
         }
