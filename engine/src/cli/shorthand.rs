@@ -8,6 +8,7 @@ use clap::{Arg, Command};
 use crate::base::mistake::mistake_with_hint;
 use crate::cli::arguments::{load_command, serve_command};
 use crate::client::load::KEPT;
+use crate::net::address::{self, Family};
 use crate::registry::catalogue::{self, defaults};
 use crate::workloads::WORKLOADS;
 
@@ -118,27 +119,31 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
             format!("allowed: {}", names.join(", ")),
         ));
     };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
+    let (authority, path) = parts(rest);
+    // An empty port is the usual one (RFC 3986, section 6.2.3).
+    let authority = authority.strip_suffix(':').filter(|host| *host != "unix").unwrap_or(authority);
     let path = path.split('#').next().unwrap_or_default();
     if authority.is_empty() {
         return Err(mistake_with_hint("load.no_host", format!("{url} has no host"), format!("{scheme}://HOST:PORT")));
     }
-    if let Some((_, host)) = authority.rsplit_once('@') {
+    let is_unix = address::family(authority) == Family::Unix;
+    if let Some((_, host)) = authority.rsplit_once('@').filter(|_| !is_unix) {
         return Err(mistake_with_hint(
             "load.user_information",
             format!("{scheme}://...@{host}{path}: a user name or password in a URL is not supported"),
             "leave it out, and add --header 'Authorization: Basic ...', with user:password in Base64",
         ));
     }
-    let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let has_port = is_unix || authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let usual = if scheme == defaults::WEB { HTTP_PORT } else { catalogue::find(WORKLOADS, workload.name).item.port };
-    let address = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
+    // The percent sign before the zone of an address has its code in a URL (RFC 6874, section 2).
+    let typed = if authority.starts_with('[') { authority.replacen("%25", "%", 1) } else { authority.to_owned() };
+    let address = if has_port { typed } else { format!("{typed}:{usual}") };
     let mut added = vec![scheme.to_owned(), "--connect".to_owned(), address];
     let mut add = |option: &str, value: &str| added.extend([format!("--{option}"), value.to_owned()]);
     // The Host field is the authority as typed.
     if scheme == defaults::WEB && !has_port && !words.iter().any(|word| is_option(word, "host")) {
-        add("host", authority);
+        add("host", &address::authority(authority));
     }
     match (scheme, path) {
         (_, "" | "/") => {}
@@ -161,6 +166,17 @@ fn loaded(words: &[String]) -> Result<Option<Short>> {
     }
     added.extend(usual_load(words));
     Ok(Some(Short { taken: vec![place], added }))
+}
+
+/// Splits what follows the scheme of a URL into its authority and the rest. A colon ends the path of a Unix socket, as nginx has
+/// it: `unix:/PATH:/page`.
+fn parts(text: &str) -> (&str, &str) {
+    if address::family(text) == Family::Unix {
+        let socket = &text["unix:".len()..];
+        let end = socket.find(":/").map_or(text.len(), |end| "unix:".len() + end);
+        return (&text[..end], text[end..].trim_start_matches(':'));
+    }
+    text.split_at(text.find(['/', '?', '#']).unwrap_or(text.len()))
 }
 
 /// `load WORKLOAD` with options that wrk(1) has: the kind of load follows from them, as with a URL.
@@ -250,6 +266,18 @@ mod tests {
             ("x serve --port 80 epoll http", "x serve epoll --workload http --port 80"),
             ("x serve epoll --port 80 http --control", "x serve epoll --workload http --port 80 --control"),
             ("x load HTTP://h:1#f --load closed", "x load http --connect h:1 --load closed"),
+            ("x load http://unix:/a/b.sock --load closed", "x load http --connect unix:/a/b.sock --load closed"),
+            (
+                "x load http://unix:/a/b.sock:/c?d:/#e --load closed",
+                "x load http --connect unix:/a/b.sock --path /c?d:/ --load closed",
+            ),
+            ("x load http://unix:@a:/ --load closed", "x load http --connect unix:@a --load closed"),
+            ("x load http://h:/a --load closed", "x load http --connect h:80 --host h --path /a --load closed"),
+            ("x load echo://unix:@a --load closed", "x load echo --connect unix:@a --load closed"),
+            (
+                "x load http://[fe80::1%25eth0]/a --load closed",
+                "x load http --connect [fe80::1%eth0]:80 --host [fe80::1] --path /a --load closed",
+            ),
             (
                 "x count --count cycles -- load http://h:1 -d 1s",
                 "x count --count cycles -- load http --connect h:1 --load closed_connections --connections kept -d 1s",
@@ -282,6 +310,7 @@ mod tests {
             ("ftp://h:1", "load.unknown_scheme"),
             ("http:///path", "load.no_host"),
             ("echo://h:1/path", "load.path_without_http"),
+            ("echo://unix:/a:/path", "load.path_without_http"),
             ("http://user:password@h:1/", "load.user_information"),
             ("http://user@h", "load.user_information"),
             ("http://h/path --mix GET:/@1", "load.path_with_mix"),

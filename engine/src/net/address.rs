@@ -86,7 +86,8 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
 }
 
 /// Parses an IPv6 address with a zone, `[ADDRESS%ZONE]:PORT`; `None` for an address without one. A zone is the name of an
-/// interface, or its number (RFC 4007, section 11.2).
+/// interface, or its number (RFC 4007, section 11.2). If it is neither, `25` before it is the code of the percent sign, as URLs
+/// have it (RFC 6874, section 2).
 fn with_zone(option: &str, text: &str) -> Result<Option<SocketAddr>> {
     let parts = || {
         let (host, port) = text.strip_prefix('[')?.split_once("]:")?;
@@ -94,8 +95,8 @@ fn with_zone(option: &str, text: &str) -> Result<Option<SocketAddr>> {
         Some((address.parse::<Ipv6Addr>().ok()?, zone, port.parse::<u16>().ok()?))
     };
     let Some((address, zone, port)) = parts() else { return Ok(None) };
-    let number = zone.parse().ok().or_else(|| if_nametoindex(zone).ok()).filter(|number| *number > 0);
-    match number {
+    let number = |zone: &str| zone.parse().ok().or_else(|| if_nametoindex(zone).ok()).filter(|number| *number > 0);
+    match number(zone).or_else(|| number(zone.strip_prefix("25")?)) {
         Some(number) => Ok(Some(SocketAddrV6::new(address, port, 0, number).into())),
         None => Err(mistake_with_hint(
             "address.no_interface",
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn a_zone_is_an_interface() {
         let lo = if_nametoindex("lo").unwrap();
-        for text in ["[::1%lo]:80".to_owned(), format!("[::1%{lo}]:80")] {
+        for text in ["[::1%lo]:80".to_owned(), format!("[::1%{lo}]:80"), "[::1%25lo]:80".to_owned()] {
             let [Address::Tcp(SocketAddr::V6(found))] = resolve("--connect", &text).unwrap()[..] else {
                 panic!("{text}")
             };
@@ -204,6 +205,7 @@ mod tests {
             ("localhost:80", "localhost:80"),
             ("[::1]:81", "[::1]:81"),
             ("[fe80::1%eth0]:80", "[fe80::1]:80"),
+            ("[fe80::1%25eth0]:80", "[fe80::1]:80"),
             ("unix:@a", "localhost"),
         ] {
             assert_eq!(authority(text), right);

@@ -11,7 +11,7 @@ use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
 use crate::lines::load::{From, KindOfRequest, Times};
-use crate::net::address::Address;
+use crate::net::address::{Address, Family, family};
 use crate::net::tcp::ConnectionOptions;
 use crate::protocol::workload::{Figures, MeasuredBy, Outcome, PAYLOAD_BYTES, REQUESTS, last, payload_time};
 use crate::requests::sizes::SizesSent;
@@ -109,6 +109,7 @@ fn per_second(count: u64, nanoseconds: u64) -> f64 {
 fn heading(plan: &Plan, result: &LoadResult) -> String {
     let values = plan.settings.values();
     let integer = |name: &str| values.get(name).map(|_| plan.settings.integer(name));
+    // As a URL that can be typed: a fragment is not sent, and a colon ends the path of a Unix socket.
     let word = |name: &str| values.get(name).map(|value| value.to_string());
     let resolved: Vec<String> = match &result.address {
         Some(address) => vec![address.clone()],
@@ -116,8 +117,9 @@ fn heading(plan: &Plan, result: &LoadResult) -> String {
     };
     let mut server = match (word("path"), word("mix")) {
         (Some(path), mix) => {
-            let path = if mix.is_none_or(|mix| mix == NONE) { path } else { String::new() };
-            format!("{}{}://{}{path}", method(plan), plan.workload.name, plan.connect)
+            let path = path.split('#').next().filter(|_| mix.is_none_or(|mix| mix == NONE)).unwrap_or_default();
+            let colon = if family(&plan.connect) == Family::Unix && !path.is_empty() { ":" } else { "" };
+            format!("{}{}://{}{colon}{path}", method(plan), plan.workload.name, plan.connect)
         }
         _ => format!("{} {}", plan.workload.name, plan.connect),
     };

@@ -224,6 +224,7 @@ pub fn kinds(settings: &Settings, common: &Common) -> Result<Vec<KindOfRequest>>
 pub fn without_effect(settings: &Settings, given: &dyn Fn(&str) -> bool) -> &'static [Setting] {
     let word = |setting: &Setting| settings.values().get(setting.name).map(ToString::to_string).unwrap_or_default();
     let (path, method) = (word(&PATH), word(&METHOD));
+    let path = without_fragment(&path);
     let is_another = path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE);
     let has_body = [BODY, BODY_FILE].iter().any(|body| word(body) != body.default().to_string());
     let is_another = is_another || !method.is_empty() && (has_body || !matches!(&method[..], GET | HEAD));

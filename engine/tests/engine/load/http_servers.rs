@@ -428,3 +428,11 @@ fn our_servers_do_not_leave_a_file_behind() {
     let ran = run(engine().args(["serve", "epoll", "--listen", "unix:/tmp/thunderherd", "--dry-run", "--json"]));
     refused(&ran, "address.path_to_listen", &["unix:/tmp/thunderherd"]);
 }
+    // What the report begins with can be typed, and has no fragment.
+    let mut url = format!("http://unix:{}:/page?a#b", path.display());
+    for _ in 0..2 {
+        let ran = run(engine().args(["load", &url, "--load", "closed", "--loops", "3"]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        url = ran.output.split_whitespace().next().unwrap().to_owned();
+        assert_eq!(url, format!("http://unix:{}:/page?a", path.display()));
+    }
