@@ -60,6 +60,7 @@ ABSENT_BEFORE: dict[str, dict[str, Any]] = {
         "measured_by": "requests",
         "interrupted": False,
         "address": None,
+        "gave_up": None,
     },
     "Profile": {"frame_pointers": True},
     "Ready": {"descriptor_limit": None, "spins": False},

@@ -171,7 +171,10 @@ def occupied(spin: int, seconds: float) -> float:
     connections sends more requests than the server can answer: while one is served, the other waits.
     """
     ran = openly({"compute": spin * MICROSECOND}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
-    return 1 / schedule(ran.load).achieved_per_second
+    achieved = schedule(ran.load).achieved_per_second
+    if achieved is None:
+        raise EngineError("clients of the load gave up before its end")
+    return 1 / achieved
 
 
 def unloaded(spin: int, rate: float, seconds: float) -> float:

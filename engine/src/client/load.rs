@@ -12,6 +12,7 @@ use crate::base::output::warn;
 use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::unit::{HOUR, MICROSECOND, MILLISECOND, SECOND, Unit};
 use crate::base::window::Window;
+use crate::client::gave_up::GivingUp;
 use crate::client::live::latencies::LiveLatencies;
 use crate::client::measure::Measured;
 use crate::client::requirement::Requirement;
@@ -271,6 +272,8 @@ pub struct LoadRun {
     pub way: Way,
     /// The first error.
     pub first_error: FirstError,
+    /// Clients that give up.
+    pub giving_up: GivingUp,
     /// Counted requests of each client.
     pub by_client: ByClient,
     /// The window.

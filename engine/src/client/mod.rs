@@ -6,6 +6,7 @@ pub(crate) mod due_requests;
 pub mod edges;
 pub mod event_loop;
 pub mod exchange;
+pub mod gave_up;
 pub mod generator;
 pub mod histograms;
 pub mod live;

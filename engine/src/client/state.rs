@@ -9,6 +9,7 @@ use crate::base::setting::Value;
 use crate::client::exchange::{Caller, Failure};
 use crate::client::load::{GIVE_UP, LOOPS, LoadRun, THINK};
 use crate::count::tally::{ErrorKind, Slot};
+use crate::sys::clock::now;
 use crate::sys::signal;
 use crate::transfer::channel::{Channel, Openers};
 
@@ -69,9 +70,12 @@ impl<'run> ClientState<'run> {
         !self.has_given_up && !signal::interrupted()
     }
 
-    /// Ends the client's requests.
+    /// Ends the client's requests. After the end of the load's window, or of its own requests, it has not given up.
     pub fn give_up(&mut self) {
-        self.has_given_up = true;
+        let at = now();
+        if !std::mem::replace(&mut self.has_given_up, true) && self.left > 0 && !self.run.window.is_over(at) {
+            self.run.giving_up.note(at);
+        }
     }
 
     /// Notes a reply, with the moment from which its latency counts. A correct one counts if it arrived within the load's
@@ -112,8 +116,9 @@ impl<'run> ClientState<'run> {
         self.left -= requests;
         self.failures += 1;
         let is_usual = Value::Integer(self.give_up) == GIVE_UP.default();
-        self.has_given_up |=
-            self.failures == self.give_up || is_usual && self.failures >= WITHOUT_A_REPLY && !self.has_replies();
+        if self.failures == self.give_up || is_usual && self.failures >= WITHOUT_A_REPLY && !self.has_replies() {
+            self.give_up();
+        }
     }
 
     /// Returns whether the load has had a reply.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::client::gave_up::GaveUp;
 use crate::client::generator::Generator;
 
 /// One check of a valid measurement.
@@ -85,6 +86,9 @@ pub const ERRORS: &str = "errors";
 
 /// Name of the check that the window has its planned length.
 pub const CUT: &str = "cut_window";
+
+/// Name of the check that no client gave up.
+pub const GAVE_UP: &str = "gave_up";
 
 /// Name of the check that a reply came in the window.
 pub const NO_REPLY: &str = "no_reply";
@@ -235,6 +239,12 @@ const LATENCIES: u64 = 10;
 
 /// Checks that a reply came in the window, which lasted for `window_ns`. `longest_outside` is the longest latency of a reply
 /// before or after it, 0 if none came.
+/// Checks that no client gave up before the load's end: the load of fewer clients is another one. Times count from `since`.
+pub fn all_persevered(gave_up: &GaveUp, since: u64) -> Check {
+    let change = format!("{}; the load of the others is another one; see the errors", gave_up.in_words(since));
+    check(GAVE_UP, gave_up.clients as f64, 0.0, "clients that gave up before the end", &change)
+}
+
 pub fn any_reply(replies: u64, window_ns: u64, longest_outside: u64) -> Check {
     let seconds = |nanoseconds: u64| format!("{}s", (nanoseconds * LATENCIES).div_ceil(1_000_000_000));
     let change = match longest_outside {

@@ -102,7 +102,7 @@ pub struct Scheduled {
     /// Configured requests per second. For recorded arrivals, the rate of the whole recording.
     pub offered_per_second: f64,
     /// Replies per second in the window.
-    pub achieved_per_second: f64,
+    pub achieved_per_second: Option<f64>,
     /// Time from the sending of a request, or the start of its own connection, to the end of its reply.
     pub service_time: Option<Times>,
     /// Delay with which the load sent requests that were due and had a free connection.
@@ -205,12 +205,14 @@ pub fn scheduled(
     measured: &Measured,
     window: Option<&Range<u64>>,
     schedule: Option<&Schedule>,
+    all_persevered: bool,
 ) -> Result<Option<Scheduled>> {
     let (Some(all), Some(window), Some(schedule)) = (&measured.scheduled, window, schedule) else { return Ok(None) };
     Ok(Some(Scheduled {
         outcomes: all.outcomes.clone(),
         offered_per_second: schedule.rate,
-        achieved_per_second: measured.requests as f64 * 1e9 / (window.end - window.start) as f64,
+        achieved_per_second: all_persevered
+            .then_some(measured.requests as f64 * 1e9 / (window.end - window.start) as f64),
         service_time: Times::of(&all.service_time)?,
         send_lag: Times::of(&all.send_lag)?,
         connection_wait: Times::of(&all.connection_wait)?,
@@ -232,9 +234,11 @@ pub fn validity(
     planned_ns: Option<u64>,
     measured_by: MeasuredBy,
     tally: &Counts,
+    gave_up: Option<Check>,
 ) -> Option<Validity> {
     let window_ns = window.map_or(0, |window| window.end - window.start);
     let mut before = before_all(&tally.errors, window_ns, planned_ns);
+    before.extend(gave_up.clone());
     // Otherwise another check says why. A window without requests needs none.
     let needs_reply = planned_ns.is_some() && is_valid(&before) && measured_by == MeasuredBy::Requests;
     let any_due = measured.scheduled.as_ref().is_none_or(|scheduled| scheduled.outcomes.due > 0);
@@ -269,7 +273,7 @@ pub fn validity(
         spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
-    checks.extend(any_reply);
+    checks.extend(gave_up.into_iter().chain(any_reply));
     let valid = match came {
         Some(_) => Some(is_valid(&checks)),
         None => failed.then_some(false),

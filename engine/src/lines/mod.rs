@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::base::limit::Place;
 use crate::base::mistake::Mistake;
 use crate::base::setting::Value;
+use crate::client::gave_up::GaveUp;
 use crate::count::counter::Readout;
 use crate::count::own_memory::Memory;
 use crate::count::tally::Counts;
@@ -245,6 +246,8 @@ pub struct LoadResult {
     /// Result of the checks that the load measured its server. Null if nothing failed and the load has no event loop or
     /// does not end by time.
     pub validity: Option<Validity>,
+    /// Clients that gave up before the load's end. Null if none did.
+    pub gave_up: Option<GaveUp>,
     /// Memory of the load's process. Null if each client is a separate process, or if the kernel does not report it.
     pub memory: Option<Memory>,
     /// Resources that the load used, including its children.

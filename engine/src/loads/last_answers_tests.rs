@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::LOADS;
 use crate::base::setting::{Setting, Settings, Value};
 use crate::base::window::Window;
+use crate::client::gave_up::GivingUp;
 use crate::client::load::{ByClient, FirstError, GIVE_UP, Load, LoadRun, TIMEOUT};
 use crate::client::measure::Measured;
 use crate::count::tally::{Counts, Tally};
@@ -99,6 +100,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         client: Box::new(Letters::default()),
         way: catalogue::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),
+        giving_up: GivingUp::new().unwrap(),
         by_client: ByClient::new(2).unwrap(),
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),

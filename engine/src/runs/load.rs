@@ -10,10 +10,12 @@ use crate::base::mistake::{Blame, mistake_with_hint};
 use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
+use crate::client::gave_up::GivingUp;
 use crate::client::live::latencies::LiveLatencies;
 use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::client::measure::Measured;
 use crate::client::show::Show;
+use crate::client::validity::all_persevered;
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
@@ -118,6 +120,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         client: requests.client,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
+        giving_up: GivingUp::new().context(UNMAPPED)?,
         by_client: ByClient::new(clients).context(UNMAPPED)?,
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
@@ -149,6 +152,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let measured = run.measured();
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();
+    let gave_up = run.giving_up.among(clients as u64);
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
@@ -160,7 +164,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         settings: plan.settings.values().clone(),
         measured_by: run.client.measured_by(),
         expected_requests,
-        scheduled: load::scheduled(&measured, edges, run.schedule.as_ref())?,
+        scheduled: load::scheduled(&measured, edges, run.schedule.as_ref(), gave_up.is_none())?,
         statuses: load::statuses(run.client.statuses(), &measured)?,
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
         validity: load::validity(
@@ -171,7 +175,9 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             run.window_ns().filter(|_| !signal::interrupted()),
             run.client.measured_by(),
             &counted,
+            gave_up.map(|gave_up| all_persevered(&gave_up, edges.map_or(started, |edges| edges.start))),
         ),
+        gave_up,
         tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,

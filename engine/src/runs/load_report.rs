@@ -6,7 +6,7 @@ use crate::base::table::{Row, left, right, wrapped};
 use crate::client::due_requests::Outcomes;
 use crate::client::event_loop::{PIPELINE, THREADS};
 use crate::client::load::{CONNECTIONS, DURATION, KEPT, LOOPS, RAMP_UP, WARM_UP};
-use crate::client::validity::{CUT, GENERATOR};
+use crate::client::validity::GENERATOR;
 use crate::count::own_memory::Memory;
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
@@ -54,8 +54,8 @@ struct Counted {
     ways: [(u64, u64); 2],
     /// Time between the readings of bytes and calls.
     between_ns: u64,
-    /// All clients gave up before the end of the window: its rates would be those of another load.
-    is_cut: bool,
+    /// Clients gave up before the end: the rates would be those of another load.
+    is_of_fewer: bool,
 }
 
 impl Counted {
@@ -70,7 +70,7 @@ impl Counted {
                     (window.counted.bytes_sent, window.counted.send_calls),
                 ],
                 between_ns: window.counted.elapsed_ns,
-                is_cut: is_cut(result),
+                is_of_fewer: result.gave_up.is_some(),
             },
             None => Counted {
                 requests: result.tally.requests,
@@ -81,24 +81,19 @@ impl Counted {
                     (result.tally.bytes_sent, result.tally.send_calls),
                 ],
                 between_ns: result.elapsed_ns,
-                is_cut: false,
+                is_of_fewer: result.gave_up.is_some(),
             },
         }
     }
 
-    /// Formats the rate of what was counted; `-` of a window that was cut short.
+    /// Formats the rate of what was counted; `-` if clients gave up.
     fn rate(&self, count: u64) -> String {
-        self.of_whole(|| rate(per_second(count, self.nanoseconds)))
+        self.of_all(|| rate(per_second(count, self.nanoseconds)))
     }
 
-    fn of_whole(&self, text: impl FnOnce() -> String) -> String {
-        if self.is_cut { "-".to_owned() } else { text() }
+    fn of_all(&self, text: impl FnOnce() -> String) -> String {
+        if self.is_of_fewer { "-".to_owned() } else { text() }
     }
-}
-
-fn is_cut(result: &LoadResult) -> bool {
-    let checks = result.validity.as_ref().map_or(&[][..], |validity| &validity.checks);
-    checks.iter().any(|check| check.name == CUT && check.holds == Some(false))
 }
 
 fn per_second(count: u64, nanoseconds: u64) -> f64 {
@@ -109,12 +104,12 @@ fn per_second(count: u64, nanoseconds: u64) -> f64 {
 fn heading(plan: &Plan, result: &LoadResult) -> String {
     let values = plan.settings.values();
     let integer = |name: &str| values.get(name).map(|_| plan.settings.integer(name));
-    // As a URL that can be typed: a fragment is not sent, and a colon ends the path of a Unix socket.
     let word = |name: &str| values.get(name).map(|value| value.to_string());
     let resolved: Vec<String> = match &result.address {
         Some(address) => vec![address.clone()],
         None => plan.target.iter().map(Address::to_string).collect(),
     };
+    // As a URL that can be typed: a fragment is not sent, and a colon ends the path of a Unix socket.
     let mut server = match (word("path"), word("mix")) {
         (Some(path), mix) => {
             let path = path.split('#').next().filter(|_| mix.is_none_or(|mix| mix == NONE)).unwrap_or_default();
@@ -201,17 +196,17 @@ fn counts(result: &LoadResult, counted: &Counted, clients: u64) -> Vec<Row> {
     for (((number, calls), what), label) in ways.into_iter().zip(["Transfer", ""]) {
         let speed = per_second(number, counted.between_ns);
         let speed = || if is_stream { bits_per_second(speed) } else { format!("{}/s", bytes(speed)) };
-        let speed = counted.of_whole(speed);
+        let speed = counted.of_all(speed);
         let calls = rate(per_second(calls, counted.between_ns));
-        let note = match counted.is_cut {
+        let note = match counted.is_of_fewer {
             true => what.to_owned(),
             false => format!("{what}, {} calls/s", calls.trim_end_matches("/s")),
         };
         rows.push(Row::new(label, [bytes(number as f64), speed]).note(note));
     }
     if let Some(payload @ 1..) = result.figures.get(PAYLOAD_BYTES).copied() {
-        let speed = per_second(payload, payload_time(&result.figures, counted.nanoseconds));
-        rows.push(Row::new("Payload", [bytes(payload as f64), bits_per_second(speed)]));
+        let speed = || bits_per_second(per_second(payload, payload_time(&result.figures, counted.nanoseconds)));
+        rows.push(Row::new("Payload", [bytes(payload as f64), counted.of_all(speed)]));
     }
     // Persistent connections are in the heading.
     if counted.connections > clients {

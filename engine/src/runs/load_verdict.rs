@@ -5,17 +5,18 @@ use crate::base::table::wrapped;
 use crate::client::event_loop::REQUESTS_PER_CONNECTION;
 use crate::client::load::{CONNECTIONS, DURATION, KEPT};
 use crate::client::validity::{
-    AGAINST_CLOSINGS, CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE, advice,
-    change_in, is_of_a_schedule,
+    AGAINST_CLOSINGS, CUT, Check, EMPTY, ERRORS, GAVE_UP, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE,
+    advice, change_in, is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
 use crate::protocol::pattern::{BYTES, CHECK, COUNT};
 use crate::runs::load::Plan;
+use crate::runs::load_report::of_them;
 use crate::transfer::waiting;
 
 /// Checks whose failures explain those of later ones, by cause.
-const CAUSES: [&str; 7] = [ERRORS, CUT, EMPTY, NO_REPLY, GENERATOR, LAG, RATE];
+const CAUSES: [&str; 8] = [ERRORS, CUT, GAVE_UP, EMPTY, NO_REPLY, GENERATOR, LAG, RATE];
 
 /// Formats the verdict for people. It agrees with the exit status: "Valid" and "Caution" with success, all others with
 /// failure.
@@ -86,6 +87,11 @@ fn valid(result: &LoadResult, checks: &[Check]) -> String {
 
 fn what_is_missing(result: &LoadResult) -> String {
     let Counts { requests, errors, workers_lost, .. } = &result.tally;
+    if let (Some(gave_up), 0) = (result.gave_up, workers_lost) {
+        let since = result.window.as_ref().map_or(result.started_monotonic_ns, |window| window.started_monotonic_ns);
+        let failed = of_them(errors.values().sum(), "request", "requests");
+        return format!("{failed} failed, and clients gave up ({})", gave_up.in_words(since));
+    }
     match (errors.values().sum(), workers_lost, result.expected_requests) {
         (0u64, 0, Some(expected)) => format!("{} of {} replies came", grouped(*requests), grouped(expected)),
         (0, 1, _) => "a client process was lost".to_owned(),
@@ -108,7 +114,7 @@ fn interrupted(plan: &Plan, result: &LoadResult) -> String {
 
 /// Returns what the failed check shows, for a sentence.
 fn reason(check: &Check, result: &LoadResult) -> String {
-    let rates = result.scheduled.as_ref().map(|all| (all.achieved_per_second, all.offered_per_second));
+    let rates = result.scheduled.as_ref().and_then(|all| Some((all.achieved_per_second?, all.offered_per_second)));
     match (check.name, rates) {
         (GENERATOR, _) => {
             let busy = check.value.map(|share| format!(" (the busiest thread was {} busy)", percent(share)));
@@ -124,6 +130,7 @@ fn reason(check: &Check, result: &LoadResult) -> String {
         (NO_REPLY, _) => "no reply came in the window".to_owned(),
         (EMPTY, _) => "no request was due in the window".to_owned(),
         (CUT, _) => "all clients gave up before the end".to_owned(),
+        (GAVE_UP, _) => "clients gave up before the end".to_owned(),
         (LITTLE_LAW, _) => "the load was not steady".to_owned(),
         _ => "the clients did not send by the schedule".to_owned(),
     }
@@ -140,7 +147,7 @@ fn against(check: &Check, plan: &Plan, result: &LoadResult) -> String {
         RATE | NEVER_SENT => "use a lower --rate, or a longer window if replies take long".to_owned(),
         EMPTY => format!("use a higher --rate or a longer --{}", DURATION.option()),
         NO_REPLY => change_in(check).to_owned(),
-        CUT => "see the first error".to_owned(),
+        CUT | GAVE_UP => "see the first error".to_owned(),
         LITTLE_LAW => "use a longer window or warm-up".to_owned(),
         _ if waiting::spins(&plan.settings) => {
             "keep other work off its CPUs (--cpus), more --threads or a lower --rate".to_owned()

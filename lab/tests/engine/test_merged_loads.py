@@ -225,23 +225,25 @@ def test_one_invalid_load_makes_the_merged_load_invalid(
     assert found["latency"]["from"] == "intended"
 
 
-def test_a_cut_window_leaves_no_merged_rate(
-    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("check", ["cut_window", "gave_up"])
+def test_clients_that_gave_up_leave_no_merged_rate(
+    check: str, files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = json.loads(files[0].read_text().splitlines()[-1])
     line["validity"]["valid"] = False
     line["validity"]["checks"] = [
-        {"name": "cut_window", "value": 0.5, "limit": 0.0, "holds": False, "words": "gave up"}
+        {"name": check, "value": 0.5, "limit": 0.0, "holds": False, "words": "gave up"}
     ]
     (tmp_path / "cut.jsonl").write_text(json.dumps(line) + "\n")
     words = [str(files[1]), str(tmp_path / "cut.jsonl")]
     assert main.run_command(["merge", "--json", *words]) == 1
-    assert json.loads(capsys.readouterr().out)["per_second"] is None
+    found = json.loads(capsys.readouterr().out)
+    assert found["per_second"] is found["received"]["bytes_per_second"] is None
     assert main.run_command(["merge", *words]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert "per second" not in printed[0]
-    (row,) = [each for each in printed if each.startswith("Requests")]
-    assert row.split()[2] == "-"
+    rows = [each.split() for each in printed if each.startswith(("Requests", "Transfer"))]
+    assert [row[2 if row[0] == "Requests" else 3] for row in rows] == ["-", "-"]
 
 
 def test_merged_closed_loads_have_no_schedule(

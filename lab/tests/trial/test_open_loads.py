@@ -22,6 +22,7 @@ from thunderherd.trial.load_validity import (
     COUNTED_ELSEWHERE,
     CUT,
     FOLLOWS,
+    GAVE_UP,
     OUTPACED,
     OVERLOADED,
     are_client_limited,
@@ -211,13 +212,16 @@ def test_an_open_load_whose_generator_was_busy_is_invalid(study: Study, overload
     assert not is_client_limited([busy])
 
 
-def test_load_whose_clients_all_gave_up_invalidates_its_trial(study: Study, closed: TrialRecord) -> None:
+@pytest.mark.parametrize(("names", "cause"), [([CUT], CUT), ([GAVE_UP], GAVE_UP), ([GAVE_UP, CUT], CUT)])
+def test_load_whose_clients_gave_up_invalidates_its_trial(
+    names: list[str], cause: str, study: Study, closed: TrialRecord
+) -> None:
     (contender,) = (each for each in study.contenders if each.name == closed.contender)
-    cut = Check(name=CUT, value=0.9, limit=0.0, holds=False, words="all clients gave up")
-    validity = Validity(valid=False, checks=[cut], generators=[], in_system=None)
+    checks = [Check(name=name, value=0.9, limit=0.0, holds=False, words="clients gave up") for name in names]
+    validity = Validity(valid=False, checks=checks, generators=[], in_system=None)
     load = closed.loads[0].model_copy(update={"validity": validity})
     (reason,) = validity_faults(Observation(contender, loads=[load]))
-    assert reason.startswith("load: cut_window = 0.9, ") and reason.endswith(f" 0: {cut.words}")
+    assert reason.startswith(f"load: {cause} = 0.9, ") and reason.endswith(" 0: clients gave up")
 
 
 def saturated(load: LoadResult) -> LoadResult:

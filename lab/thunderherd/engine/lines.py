@@ -102,6 +102,15 @@ class Counted(EngineLine):
     receive_calls: int = Field(description="Receive calls.")
 
 
+class GaveUp(EngineLine):
+    """Clients that gave up before the load's end."""
+
+    clients: int = Field(description="Number of clients that gave up.")
+    of: int = Field(description="Number of clients of the load.")
+    first_monotonic_ns: int = Field(description="CLOCK_MONOTONIC when the first of them gave up.")
+    last_monotonic_ns: int = Field(description="CLOCK_MONOTONIC when the last of them gave up.")
+
+
 class Generator(EngineLine):
     """Usage of one client thread in the window."""
 
@@ -217,6 +226,7 @@ class LoadResult(Account):
         None,
         description="Result of the checks that the load measured its server. Null if nothing failed and the load has no event loop or does not end by time.",
     )
+    gave_up: GaveUp | None = None
     memory: Memory | None = Field(
         None,
         description="Memory of the load's process. Null if each client is a separate process, or if the kernel does not report it.",
@@ -502,7 +512,7 @@ class Scheduled(EngineLine):
     offered_per_second: float = Field(
         description="Configured requests per second. For recorded arrivals, the rate of the whole recording.",
     )
-    achieved_per_second: float = Field(description="Replies per second in the window.")
+    achieved_per_second: float | None = Field(None, description="Replies per second in the window.")
     service_time: Times | None = Field(
         None,
         description="Time from the sending of a request, or the start of its own connection, to the end of its reply.",

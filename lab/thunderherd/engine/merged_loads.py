@@ -45,19 +45,19 @@ class MergedSchedule(_Part):
     never_sent: int
     waited: int
     offered_per_second: float
-    achieved_per_second: float
+    achieved_per_second: float | None
     service_time: Times | None
     send_lag: Times | None
     connection_wait: Times | None
 
 
 class MergedTransfer(_Part):
-    """Bytes and calls of one direction; rates are sums over the loads."""
+    """Bytes and calls of one direction; rates are sums over the loads, null if clients gave up."""
 
     bytes: int
-    bytes_per_second: float
+    bytes_per_second: float | None
     calls: int
-    calls_per_second: float
+    calls_per_second: float | None
 
 
 class MergedLoads(_Part):
@@ -68,7 +68,7 @@ class MergedLoads(_Part):
     load: str
     requests: int = Field(description="correct replies; those in the windows, if all loads have one")
     per_second: float | None = Field(
-        description="the sum of the rates; null: the clients of a load gave up before the end of its window"
+        description="the sum of the rates; null: clients gave up before the end of their load"
     )
     received: MergedTransfer = Field(description="in the windows, if all loads have one")
     sent: MergedTransfer = Field(description="in the windows, if all loads have one")
@@ -91,6 +91,9 @@ class MergedLoads(_Part):
 
 CUT = "cut_window"
 """The check that the window has its planned length. Any load fails it if all of its clients gave up."""
+
+GAVE_UP = "gave_up"
+"""The check that no client gave up. Any load fails it if one or more of its clients did."""
 
 WRITTEN_BY = "give a file that `thunderherd load ... --json > FILE` wrote"
 
@@ -197,7 +200,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         workload=results[0].workload,
         load=results[0].load,
         requests=sum(each.requests for each in (windows if timed else tallies)),
-        per_second=None if any(map(_is_cut, results)) else sum(rates),
+        per_second=None if any(map(_has_no_rate, results)) else sum(rates),
         received=_transfer(results, "received", "receive", timed),
         sent=_transfer(results, "sent", "send", timed),
         errors=dict(sorted(errors.items())),
@@ -213,10 +216,10 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     )  # fmt: skip
 
 
-def _is_cut(result: LoadResult) -> bool:
-    """Return whether the clients of a load gave up before the end of its window."""
+def _has_no_rate(result: LoadResult) -> bool:
+    """Return whether clients of a load gave up before its end: a rate would be that of another load."""
     checks = result.validity.checks if result.validity else ()
-    return any(each.name == CUT and each.holds is False for each in checks)
+    return any(each.name in {CUT, GAVE_UP} and each.holds is False for each in checks)
 
 
 def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -> MergedTransfer:
@@ -229,11 +232,12 @@ def _transfer(results: Sequence[LoadResult], way: str, verb: str, timed: bool) -
         parts.append(
             (getattr(of_load, f"bytes_{way}"), getattr(of_load, f"{verb}_calls"), max(seconds, 1e-9))
         )
+    has_rate = not any(map(_has_no_rate, results))
     return MergedTransfer(
         bytes=sum(moved for moved, _, _ in parts),
-        bytes_per_second=sum(moved / seconds for moved, _, seconds in parts),
+        bytes_per_second=sum(moved / seconds for moved, _, seconds in parts) if has_rate else None,
         calls=sum(calls for _, calls, _ in parts),
-        calls_per_second=sum(calls / seconds for _, calls, seconds in parts),
+        calls_per_second=sum(calls / seconds for _, calls, seconds in parts) if has_rate else None,
     )
 
 
@@ -288,11 +292,12 @@ def _schedule(results: Sequence[LoadResult]) -> MergedSchedule | None:
         return None
     counts = {
         name: sum(getattr(each, name) for each in parts)
-        for name in (
-            "due", "sent", "answered", "failed", "never_sent", "waited", "offered_per_second",
-            "achieved_per_second",
-        )
-    }  # fmt: skip
+        for name in ("due", "sent", "answered", "failed", "never_sent", "waited", "offered_per_second")
+    }
+    achieved = [each.achieved_per_second for each in parts]
+    counts["achieved_per_second"] = (
+        None if None in achieved or any(map(_has_no_rate, results)) else sum(filter(None, achieved))
+    )
     times = {
         name: _times([own for each in parts if (own := _of(each, name)) is not None]) for name in OF_SCHEDULE
     }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.engine.lines import Check, LoadResult
-from thunderherd.engine.merged_loads import CUT
+from thunderherd.engine.merged_loads import CUT, GAVE_UP
 from thunderherd.records.summary import TrialRecord
 from thunderherd.text.figures import seconds_in_words
 from thunderherd.trial.observation import Observation, counted_seconds
@@ -24,7 +24,7 @@ FOLLOWS = {"little"}
 """... and checks that fail as a consequence, because the load is not steady. All others are faults of the
 load."""
 
-CAUSES = (CUT, "empty_window", "no_reply", BUSY, "send_lag", *sorted(OUTPACED))
+CAUSES = (CUT, GAVE_UP, "empty_window", "no_reply", BUSY, "send_lag", *sorted(OUTPACED))
 """Checks whose failures explain those that come later here, and all others."""
 
 OVERLOADED = "the server did not keep up with the rate: latency grows for as long as the trial lasts"
@@ -114,7 +114,7 @@ def _forbids(check: Check, result: LoadResult) -> bool:
     An open loop must have kept its schedule. A closed loop has none: if its clients were the limit, costs per
     request are right, and rates are lower bounds (`is_client_limited`).
     """
-    return result.scheduled is not None or check.name == CUT
+    return result.scheduled is not None or check.name in {CUT, GAVE_UP}
 
 
 def is_client_limited(loads: Iterable[LoadResult]) -> bool:

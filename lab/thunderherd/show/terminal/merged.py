@@ -85,6 +85,8 @@ def _counts(found: MergedLoads) -> list[str]:
 
 
 def _transfer(way: MergedTransfer, words: str) -> tuple[list[str], str]:
+    if way.bytes_per_second is None or way.calls_per_second is None:
+        return [_bytes(way.bytes), ABSENT], words
     figures = [_bytes(way.bytes), f"{_bytes(way.bytes_per_second)}/s"]
     return figures, f"{words}, {way.calls_per_second:,.0f} calls/s"
 
