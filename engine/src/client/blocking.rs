@@ -33,7 +33,10 @@ impl<'run> BlockingClient<'run> {
     /// Opens the persistent connection, before the first request.
     pub fn connect(&mut self) {
         match self.connected() {
-            Ok(caller) => self.caller = Some(caller),
+            Ok(mut caller) => {
+                caller.stand_by();
+                self.caller = Some(caller);
+            }
             Err(failure) => self.state.failed(&failure),
         }
     }

@@ -91,10 +91,13 @@ pub struct Caller<'run> {
     at_rest: bool,
     /// A request was answered.
     has_answered: bool,
-    /// Time at which the connection was made (CLOCK_MONOTONIC, nanoseconds).
-    made: u64,
-    /// The connection had no request for so long that its server may have closed it as idle, and no data has arrived.
-    was_unused: bool,
+    /// The connection was opened before there was a request for it, so its server may have closed it as idle, and no data has
+    /// arrived.
+    stands_by: bool,
+    /// The kernel may have taken a byte of the requests in flight.
+    has_begun: bool,
+    /// The kernel refused the first byte of the requests in flight: none can have come to the server.
+    is_unsent: bool,
     /// This end has shut down its sending side, and still receives.
     shut_down: Option<ShutDown>,
     /// The inbox holds data after the last reply: the beginning of the next, or all of it.
@@ -152,8 +155,9 @@ impl<'run> Caller<'run> {
             moved: false,
             at_rest: false,
             has_answered: false,
-            made: now(),
-            was_unused: false,
+            stands_by: false,
+            has_begun: false,
+            is_unsent: false,
             shut_down: None,
             left_over: false,
             first_piece: 0,
@@ -162,6 +166,11 @@ impl<'run> Caller<'run> {
             patience,
             held_until: None,
         }
+    }
+
+    /// Notes that the connection was opened before there was a request for it.
+    pub fn stand_by(&mut self) {
+        self.stands_by = true;
     }
 
     /// Sends a request and waits for its reply, on a blocking socket whose own time limit ends the wait. Returns
@@ -201,8 +210,8 @@ impl<'run> Caller<'run> {
         if let Some(arrival) = arrival {
             self.conversations[self.in_flight].numbered(arrival);
         }
-        if !self.has_answered && self.in_flight == 0 {
-            self.was_unused = now().saturating_sub(self.made) >= UNUSED;
+        if self.in_flight == 0 {
+            (self.has_begun, self.is_unsent) = (false, false);
         }
         let before = self.channel.outbox.bytes();
         let want = self.conversations[self.in_flight].ask(&mut self.channel.outbox);
@@ -315,6 +324,8 @@ impl<'run> Caller<'run> {
                 Ok(Received::Bytes(_)) => false,
                 _ => break,
             };
+            self.at_rest &= ended;
+            self.stands_by &= ended;
             match self.take(0, ended) {
                 Ok(Answer::Complete | Answer::Last) => return self.answered(true),
                 Ok(Answer::Receive(want)) if !ended => self.want = want,
@@ -333,11 +344,16 @@ impl<'run> Caller<'run> {
         }
     }
 
-    /// Returns whether the requests in flight may be sent again after this failure: the server closed a persistent connection
-    /// before a byte of their replies, as it may at any time between two requests.
+    /// Returns whether the requests in flight may be sent again after this failure: the server closed an idle connection before
+    /// a byte of their replies, and each of them may be sent twice, or none has been sent. A connection that was made for its
+    /// first request was never idle.
     pub fn may_repeat(&self, failure: &Failure) -> bool {
-        let was_idle = self.at_rest || self.was_unused;
-        was_idle && self.all_repeat() && is_of_closing(failure)
+        self.was_idle() && is_of_closing(failure) && (self.all_repeat() || self.is_unsent)
+    }
+
+    /// Returns whether no data has arrived since the connection had no request.
+    fn was_idle(&self) -> bool {
+        self.at_rest || self.stands_by
     }
 
     /// Returns whether each request in flight may be sent again.
@@ -345,8 +361,15 @@ impl<'run> Caller<'run> {
         self.conversations.iter().take(self.in_flight).all(|each| each.repeats())
     }
 
-    /// If a server closes after its reply, the next request on a persistent connection fails.
+    /// If a server closes after its reply, the next request on a persistent connection fails, unless it may be sent again.
     fn explained(&self, failure: Failure) -> Failure {
+        if self.client.reconnects() && self.was_idle() && is_of_closing(&failure) && !self.may_repeat(&failure) {
+            let message = format!(
+                "{}; the server had just closed the connection, and a request that is not idempotent is not sent again",
+                failure.message
+            );
+            return Failure { kind: ErrorKind::NotRepeated, message };
+        }
         match self.conversations[0].kept_by().filter(|_| is_of_closing(&failure) && self.at_rest) {
             None => failure,
             Some(option) => Failure {
@@ -384,9 +407,9 @@ impl<'run> Caller<'run> {
                 }
             };
             self.moved = true;
-            let was_idle = self.at_rest || self.was_unused;
+            let was_idle = self.was_idle();
             self.at_rest &= ended;
-            self.was_unused &= ended;
+            self.stands_by &= ended;
             match self.take(not_stored, ended)? {
                 Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Answer::Receive(want) => {
@@ -459,10 +482,9 @@ impl<'run> Caller<'run> {
             () if !self.has_answered && answer.is_err() && self.conversations[0].meets_another_protocol() => {
                 ErrorKind::OtherProtocol
             }
-            () if ended => ErrorKind::Truncated,
-            () => ErrorKind::WrongReply,
-        };
-        answer.map_err(|message| Failure { kind, message })
+            () if ended => Failure { kind: ErrorKind::Truncated, message },
+            () => Failure { kind: ErrorKind::WrongReply, message },
+        })
     }
 
     /// Notes that the first request in flight was answered.
@@ -481,7 +503,7 @@ impl<'run> Caller<'run> {
             self.want = Want::AtMost(CAPACITY);
         }
         self.at_rest = !self.left_over;
-        (self.has_answered, self.was_unused) = (true, false);
+        (self.has_answered, self.stands_by) = (true, false);
         if self.status().is_none_or(|status| !status.is_error) {
             self.channel.slot().requests.fetch_add(1, Relaxed);
         }
@@ -517,8 +539,12 @@ impl<'run> Caller<'run> {
         let failure = |error| Failure::system(SENDING, &error);
         for _ in 0..PARTS_IN_A_TURN {
             let before = self.channel.outbox.bytes();
-            let sent = self.channel.send().map_err(failure)?;
-            self.moved |= self.channel.outbox.bytes() < before;
+            let sent = self.channel.send();
+            let has_moved = self.channel.outbox.bytes() < before;
+            self.moved |= has_moved;
+            self.has_begun |= has_moved;
+            self.is_unsent = sent.is_err() && !self.has_begun;
+            let sent = sent.map_err(failure)?;
             if sent == Sent::Blocked {
                 return Ok(Progress::Blocked(PollFlags::POLLOUT));
             }
@@ -569,8 +595,8 @@ const PARTS_IN_A_TURN: usize = 8;
 /// Maximum receives in one turn, for the same reason: a server may send faster than data is taken.
 const RECEIVES_IN_A_TURN: usize = 16;
 
-/// Time without a first request, in nanoseconds, after which a server may have closed a connection as idle.
-const UNUSED: u64 = 100_000_000;
-
 const SENDING: &str = "sending a request";
 const RECEIVING: &str = "receiving a reply";
+
+#[cfg(test)]
+mod tests;

@@ -186,7 +186,7 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
 }
 
 /// Advice, by the kinds of errors that it may help against.
-const ADVICE: [(&[&str], &str); 8] = [
+const ADVICE: [(&[&str], &str); 9] = [
     (&["error_status"], "name the statuses that are correct (--expect), or see what the server reports"),
     (&["other_protocol"], "see the first error; check the port"),
     (&["refused"], "start the server, or check its address"),
@@ -197,6 +197,7 @@ const ADVICE: [(&[&str], &str); 8] = [
          must match",
     ),
     (&["reset", "broken_pipe", "truncated"], AGAINST_CLOSINGS),
+    (&["not_repeated"], AGAINST_IDLE_CLOSINGS),
     (&["aborted", "fault", "other"], "see the first error of the load"),
     (
         &["resource_limit"],
@@ -209,6 +210,10 @@ const ADVICE: [(&[&str], &str); 8] = [
 /// the load.
 pub const AGAINST_CLOSINGS: &str = "check the errors that the server reports, its limit on connections, and after how many \
                                     requests it closes one";
+
+/// Advice against connections that the server closes just before a request that must not be sent twice.
+pub const AGAINST_IDLE_CLOSINGS: &str = "let the server keep idle connections for longer: a request that is not idempotent, \
+                                         such as POST, is not sent again";
 
 /// Returns what may help against errors, given by kind.
 pub fn advice(errors: &BTreeMap<&'static str, u64>) -> Vec<&'static str> {
@@ -234,17 +239,17 @@ pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, planned_
     std::iter::once(errors(failed)).chain(whole).collect()
 }
 
-/// How many times the longest latency a window should last that had no reply at all.
-const LATENCIES: u64 = 10;
-
-/// Checks that a reply came in the window, which lasted for `window_ns`. `longest_outside` is the longest latency of a reply
-/// before or after it, 0 if none came.
 /// Checks that no client gave up before the load's end: the load of fewer clients is another one. Times count from `since`.
 pub fn all_persevered(gave_up: &GaveUp, since: u64) -> Check {
     let change = format!("{}; the load of the others is another one; see the errors", gave_up.in_words(since));
     check(GAVE_UP, gave_up.clients as f64, 0.0, "clients that gave up before the end", &change)
 }
 
+/// How many times the longest latency a window should last that had no reply at all.
+const LATENCIES: u64 = 10;
+
+/// Checks that a reply came in the window, which lasted for `window_ns`. `longest_outside` is the longest latency of a reply
+/// before or after it, 0 if none came.
 pub fn any_reply(replies: u64, window_ns: u64, longest_outside: u64) -> Check {
     let seconds = |nanoseconds: u64| format!("{}s", (nanoseconds * LATENCIES).div_ceil(1_000_000_000));
     let change = match longest_outside {

@@ -43,6 +43,8 @@ error_kinds! {
     WrongReply = "wrong_reply",
     /// The reply was longer than the protocol allows.
     Surplus = "surplus",
+    /// The server had just closed a persistent connection, and the request that met this must not be sent twice.
+    NotRepeated = "not_repeated",
     /// The reply's status says that the request failed.
     ErrorStatus = "error_status",
     /// The reply is none of this protocol: another one is spoken there.

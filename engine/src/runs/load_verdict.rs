@@ -5,8 +5,8 @@ use crate::base::table::wrapped;
 use crate::client::event_loop::REQUESTS_PER_CONNECTION;
 use crate::client::load::{CONNECTIONS, DURATION, KEPT};
 use crate::client::validity::{
-    AGAINST_CLOSINGS, CUT, Check, EMPTY, ERRORS, GAVE_UP, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT, NO_REPLY, RATE,
-    advice, change_in, is_of_a_schedule,
+    AGAINST_CLOSINGS, AGAINST_IDLE_CLOSINGS, CUT, Check, EMPTY, ERRORS, GAVE_UP, GENERATOR, LAG, LITTLE_LAW,
+    NEVER_SENT, NO_REPLY, RATE, advice, change_in, is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
@@ -201,7 +201,11 @@ fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
     {
         return Some("check the port: servers of TLS (https) and of other protocols close without a reply".to_owned());
     }
-    let options = |advice: &str| if advice == AGAINST_CLOSINGS { against_closings(plan) } else { "" };
+    let options = |advice: &str| match advice {
+        AGAINST_CLOSINGS => against_closings(plan),
+        AGAINST_IDLE_CLOSINGS => "; or load with --connections per-request",
+        _ => "",
+    };
     let advice: Vec<String> = advice(errors).iter().map(|advice| format!("{advice}{}", options(advice))).collect();
     let advice = advice.join("; ");
     (!advice.is_empty()).then_some(advice)

@@ -147,7 +147,10 @@ impl<B: BackEnd> Turns<B> {
                     self.back_end.open(&mut member.watch, socket, slot)
                 });
                 match opened {
-                    Ok(caller) => {
+                    Ok(mut caller) => {
+                        if member.requests.is_empty() {
+                            caller.stand_by();
+                        }
                         self.connecting -= 1;
                         member.able = self.at;
                         return self.send_due(index, Box::new(caller));

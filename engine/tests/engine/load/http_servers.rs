@@ -297,14 +297,62 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
         // A client that may send one of its requests twice does so for no other.
         let mix = "--connections kept --clients 2 --loops 40 --mix GET:/page@1,POST:/page@1 --check count";
         let (ran, line) = load("http", once(After::ClosesAtARequest), &format!("--load {which} {mix}"));
-        let [again, truncated] = ["tally.sent_again", "tally.errors.truncated"].map(|name| count(&line, name));
-        assert_eq!(ran.status, Some(1), "{which}: {line}");
-        assert!(again > 0 && truncated > 0, "{which}: {line}");
+        let [again, failed] = ["tally.sent_again", "tally.errors.not_repeated"].map(|name| count(&line, name));
+        assert_eq!(
+            (ran.status, &line["tally"]["errors"]),
+            (Some(1), &json!({"not_repeated": failed})),
+            "{which}: {line}"
+        );
+        assert!(again > 0, "{which}: {line}");
         // A byte of the reply has come: the server may have done what was requested.
         let (ran, line) = load("http", once(After::Breaks), &options);
         assert_eq!((ran.status, count(&line, "tally.sent_again")), (Some(1), 0), "{which}: {line}");
         assert!(count(&line, "tally.errors.truncated") > 0, "{which}: {line}");
     }
+}
+
+/// Its server closed a connection that had had no request, however young it is. One that was made for its request is no such
+/// connection: nothing is sent over a third one.
+#[test]
+fn a_request_that_meets_the_closing_of_an_unused_connection_is_sent_again() {
+    let of_server = |closing: usize| {
+        let made = AtomicUsize::new(0);
+        serve(move |mut stream| {
+            let closes = made.fetch_add(1, SeqCst) < closing;
+            while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) && !closes {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+        })
+    };
+    let loops = back_ends().into_iter();
+    let loops =
+        loops.flat_map(|back_end| ["closed_connections", "open --rate 200"].map(|load| format!("{load} {back_end}")));
+    for which in loops.chain(["closed_threads".to_owned()]) {
+        let options = format!("--load {which} --connections kept --clients 3 --duration 300ms --path /page");
+        let (ran, line) = load("http", of_server(3), &options);
+        assert_eq!(line["tally"]["errors"], json!({}), "{which}: {ran:?} {line}");
+        assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (3, 6), "{which}: {line}");
+        let (_, line) = load("http", of_server(usize::MAX), &format!("{options} --give-up 1"));
+        let errors = line["tally"]["errors"].as_object().unwrap();
+        assert_eq!(errors.keys().collect::<Vec<_>>(), ["truncated"], "{which}: {line}");
+        assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (3, 6), "{which}: {line}");
+        assert_eq!(line["tally"]["errors"]["truncated"], 3, "{which}: {line}");
+    }
+}
+
+/// Clients that pause for the rest of the window send one request each, at its start.
+#[test]
+fn the_first_requests_of_a_window_are_in_its_transfer() {
+    let server = Server::start("epoll", "http", &["--bytes", "4KiB"]);
+    let loops = back_ends().into_iter().map(|back_end| format!("closed_connections {back_end}"));
+    for which in loops.chain(["closed_connections --threads 2".to_owned(), "closed_threads".to_owned()]) {
+        let options = format!("--load {which} --connections kept --clients 4 --bytes 4KiB --duration 300ms --think 1h");
+        let (ran, line) = load("http", server.port, &options);
+        assert_eq!((ran.status, count(&line, "window.requests")), (Some(0), 4), "{which}: {line}");
+        let [all, counted] = ["tally", "window.counted"].map(|part| count(&line, &format!("{part}.bytes_sent")));
+        assert_eq!(all, counted, "{which}: {line}");
+    }
+    server.stop().is_good();
 }
 
 /// The hint names the option by which this load, with these settings, would open connections anew, if there is one.
@@ -413,6 +461,14 @@ fn a_unix_socket_with_a_path_and_an_address_with_a_zone_are_servers() {
         assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 3), "{ran:?}");
         assert_eq!(line["address"], format!("unix:{}", path.display()));
     }
+    // What the report begins with can be typed, and has no fragment.
+    let mut url = format!("http://unix:{}:/page?a#b", path.display());
+    for _ in 0..2 {
+        let ran = run(engine().args(["load", &url, "--load", "closed", "--loops", "3"]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        url = ran.output.split_whitespace().next().unwrap().to_owned();
+        assert_eq!(url, format!("http://unix:{}:/page?a", path.display()));
+    }
     std::fs::remove_file(path).unwrap();
     assert!(heads.lock().unwrap().iter().all(|head| head.contains("\r\nHost: localhost\r\n")));
     let server = Server::launch_at("[::1]:0", &mut engine(), "epoll", "http", &[]);
@@ -428,11 +484,3 @@ fn our_servers_do_not_leave_a_file_behind() {
     let ran = run(engine().args(["serve", "epoll", "--listen", "unix:/tmp/thunderherd", "--dry-run", "--json"]));
     refused(&ran, "address.path_to_listen", &["unix:/tmp/thunderherd"]);
 }
-    // What the report begins with can be typed, and has no fragment.
-    let mut url = format!("http://unix:{}:/page?a#b", path.display());
-    for _ in 0..2 {
-        let ran = run(engine().args(["load", &url, "--load", "closed", "--loops", "3"]));
-        assert_eq!(ran.status, Some(0), "{ran:?}");
-        url = ran.output.split_whitespace().next().unwrap().to_owned();
-        assert_eq!(url, format!("http://unix:{}:/page?a", path.display()));
-    }
