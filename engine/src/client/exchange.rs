@@ -470,6 +470,7 @@ impl<'run> Caller<'run> {
     fn take(&mut self, not_stored: usize, ended: bool) -> Result<Answer, Failure> {
         let unread = self.channel.inbox.unread();
         let before = self.shown.is_some().then(|| unread.to_vec());
+        let is_http = !self.has_answered && unread.starts_with(b"HTTP/1.");
         let calls = self.channel.take_calls();
         let mut input = Input::new(&mut self.channel.inbox, calls, not_stored, ended);
         input.more_follow = self.in_flight > 1;
@@ -478,9 +479,14 @@ impl<'run> Caller<'run> {
         if let (Some(shown), Some(before)) = (&mut self.shown, before) {
             shown.receives(&before[..before.len() - left], not_stored);
         }
-        let kind = match () {
-            () if !self.has_answered && answer.is_err() && self.conversations[0].meets_another_protocol() => {
-                ErrorKind::OtherProtocol
+        answer.map_err(|message| match () {
+            // HTTP is the only public protocol: of any other workload, a server of HTTP is none.
+            () if is_http && !self.client.reconnects() => {
+                let message = "the server speaks HTTP at this port: `load http` loads it".to_owned();
+                Failure { kind: ErrorKind::OtherProtocol, message }
+            }
+            () if !self.has_answered && self.conversations[0].meets_another_protocol() => {
+                Failure { kind: ErrorKind::OtherProtocol, message }
             }
             () if ended => Failure { kind: ErrorKind::Truncated, message },
             () => Failure { kind: ErrorKind::WrongReply, message },

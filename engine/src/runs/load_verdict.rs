@@ -188,7 +188,7 @@ fn against_errors(plan: &Plan, result: &LoadResult) -> Option<String> {
                 format!("give the length of the server's reply (--{0} N), or leave out --{0}", BYTES.option())
             }
             (true, false) => format!(
-                "--{} {COUNT} accepts any reply, unless --{} is given; a server of this program needs {needed}",
+                "load any other server with --{} {COUNT} and without --{}; one of this program needs {needed}",
                 CHECK.option(),
                 BYTES.option()
             ),

@@ -184,7 +184,8 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
         ),
         fault(
             "sends a head without end",
-            "wrong_reply",
+            // To the loads of our own protocols, that is another one.
+            if spoken.workload == "http" { "wrong_reply" } else { "other_protocol" },
             LONG,
             after_request(|mut stream, _| {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");

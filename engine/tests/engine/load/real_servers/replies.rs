@@ -136,6 +136,20 @@ fn a_reply_of_another_length_has_a_hint_that_helps() {
     }
 }
 
+/// Loads of our own protocols find that the port is one of HTTP.
+#[test]
+fn a_port_that_speaks_http_is_named() {
+    let Some(nginx) = RealServer::nginx("") else { return };
+    let echo = loads().into_iter().map(|load| ("echo", load));
+    for (workload, which) in echo.chain(["closed", "closed_threads"].map(|load| ("bytes", format!("--load {load}")))) {
+        let (ran, line) = load(workload, nginx.port, &format!("{which} --loops 2 --timeout 2s"));
+        let errors = line["tally"]["errors"].as_object().unwrap();
+        let only = errors.len() == 1 && errors.contains_key("other_protocol");
+        assert!(ran.status == Some(1) && only, "{workload} {which}: {line}");
+        assert!(line["first_error"].as_str().unwrap().contains("load http"), "{line}");
+    }
+}
+
 /// Plain HTTP at a port of TLS: some servers say so in a page, some send an alert, and some close.
 #[test]
 fn a_port_that_speaks_tls_is_named() {
