@@ -361,6 +361,11 @@ impl<'run> Caller<'run> {
         self.conversations.iter().take(self.in_flight).all(|each| each.repeats())
     }
 
+    /// Returns whether the last reply says that the server has not processed any request after it.
+    pub fn refuses_later(&self) -> bool {
+        self.conversations.back().is_some_and(|last| last.refuses_later())
+    }
+
     /// If a server closes after its reply, the next request on a persistent connection fails, unless it may be sent again.
     fn explained(&self, failure: Failure) -> Failure {
         if self.client.reconnects() && self.was_idle() && is_of_closing(&failure) && !self.may_repeat(&failure) {

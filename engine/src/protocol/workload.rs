@@ -507,6 +507,12 @@ pub trait Conversation: Send {
         false
     }
 
+    /// Returns whether the last reply says that the server has not processed any later request of its connection, so that each
+    /// may be sent again.
+    fn refuses_later(&self) -> bool {
+        false
+    }
+
     /// Returns whether the last reply says that the server closes a connection that was idle, as it does at any time.
     fn says_idle(&self) -> bool {
         false

@@ -423,7 +423,7 @@ impl<B: BackEnd> Turns<B> {
     /// Handles a connection that takes no more requests after its last reply.
     fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
         let member = &mut self.members[index];
-        let all_repeat = caller.all_repeat();
+        let all_repeat = caller.all_repeat() || caller.refuses_later();
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         member.has_none_since(self.at);
         if member.sent > 0 && all_repeat && self.repeat(index) {

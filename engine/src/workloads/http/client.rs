@@ -46,6 +46,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         interim: 0,
         coming: Coming::Head,
         closes: false,
+        says_close: false,
         is_another_protocol: false,
         compares: settings.values().get(CHECK.name).is_some_and(|_| settings.word(CHECK.name) != COUNT),
         is_named_by_server: common.is_named_by_server(),
@@ -95,6 +96,8 @@ struct HttpClient {
     coming: Coming,
     /// The reply's head announces that the server closes after it.
     closes: bool,
+    /// It says so.
+    says_close: bool,
     /// The peer speaks another protocol.
     is_another_protocol: bool,
     /// The bytes of replies are compared.
@@ -230,6 +233,10 @@ impl Conversation for HttpClient {
         self.kinds[self.current.kind].is_idempotent()
     }
 
+    fn refuses_later(&self) -> bool {
+        self.says_close
+    }
+
     fn says_idle(&self) -> bool {
         self.status.is_error && says_idle(self.status.code)
     }
@@ -309,7 +316,7 @@ impl Conversation for HttpClient {
                 return Err(other);
             }
             let head = read(bytes, kind.head_only)?;
-            let Some(Head { length, status, announced, closes, body }) = head else {
+            let Some(Head { length, status, announced, closes, says_close, body }) = head else {
                 if before == 0 {
                     self.head.extend_from_slice(input.bytes());
                 }
@@ -324,6 +331,7 @@ impl Conversation for HttpClient {
             self.head.clear();
             // A server that refuses the body before it has come waits for it nevertheless.
             self.closes = closes || self.held_back.is_some();
+            self.says_close = says_close;
             self.status = Status { code: status, is_error: !kind.expects(status) };
             if is_of_tls {
                 self.is_another_protocol = true;

@@ -17,6 +17,8 @@ pub struct Head {
     pub announced: Option<u64>,
     /// The server closes after the reply.
     pub closes: bool,
+    /// It says so, and then must not process any later request of the connection (RFC 9112, section 9.6).
+    pub says_close: bool,
     /// Extent of the body.
     pub body: Extent,
 }
@@ -117,17 +119,13 @@ fn parse_with<'a>(
     if status == 101 {
         return Err("the reply's status is 101: another protocol follows, which was not requested".to_owned().into());
     }
-    let of_body = |closes, body, announced| Ok(Some(Head { length, status, announced, closes, body }));
+    let says_close = head.version == Some(1) && is_listed(&head, "connection", "close");
+    let of_body = |closes, body, announced| Ok(Some(Head { length, status, announced, closes, says_close, body }));
     if (100..200).contains(&status) {
         return of_body(false, Extent::Interim, None);
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
-    // Several fields of one name form one list (RFC 9110, section 5.3).
-    let says = |word: &str| {
-        named("connection")
-            .flat_map(|header| header.value.split(|&byte| byte == b','))
-            .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-    };
+    let says = |word: &str| is_listed(&head, "connection", word);
     // HTTP/1.0 closes by default (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = head_only || matches!(status, 204 | 304);
@@ -150,6 +148,13 @@ fn parse_with<'a>(
         // Regardless of the Connection field (RFC 9112, section 6.3).
         None => of_body(true, Extent::Connection, None),
     }
+}
+
+/// Returns whether a word is among those of a field. Several fields of one name form one list (RFC 9110, section 5.3).
+fn is_listed(head: &httparse::Response<'_, '_>, name: &str, word: &str) -> bool {
+    let fields = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    let mut words = fields.flat_map(|header| header.value.split(|&byte| byte == b','));
+    words.any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Returns whether a reply is chunked. Refuses other codings, a contradictory end, and chunks in a version that does
@@ -211,7 +216,8 @@ mod tests {
     fn a_head_is_compared_as_far_as_it_goes() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
         let length = text.len() - 3;
-        let right = Head { length, status: 200, announced: Some(3), closes: false, body: Extent::Bytes(3) };
+        let right =
+            Head { length, status: 200, announced: Some(3), closes: false, says_close: false, body: Extent::Bytes(3) };
         for _ in 0..2 {
             assert_eq!(read(text.as_bytes(), false), Ok(Some(right)));
         }

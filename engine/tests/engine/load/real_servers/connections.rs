@@ -63,20 +63,25 @@ fn connections_end_after_the_requests_that_a_server_allows() {
     }
 }
 
-/// Requests that were sent behind the last one that the server answers go over another connection.
+/// Requests that were sent behind the last one that the server answers go over another connection, POST too: that reply says
+/// that none of them was processed (RFC 9112, section 9.6).
 #[test]
 fn pipelined_requests_behind_a_last_reply_are_sent_again() {
-    let Some(nginx) = RealServer::nginx("keepalive_requests 10;") else { return };
-    with_each_back_end(|back_end| {
-        let before = nginx.logged("200 GET");
-        let options = format!(
-            "--load closed_connections {back_end} --connections kept --pipeline 3 --clients 4 --loops 2000 --path /page.html"
-        );
-        let (ran, line) = load("http", nginx.port, &options);
-        assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 8000), "{back_end}: {line}");
-        nginx.has_logged("200 GET", before, 8000);
-        assert!(count(&line, "tally.sent_again") > 0, "{back_end}: {line}");
-    });
+    let Some(nginx) = RealServer::nginx("keepalive_requests 10; location = /post { return 200 ok; }") else { return };
+    for (method, path) in [("GET", "/page.html"), ("POST", "/post")] {
+        with_each_back_end(|back_end| {
+            let logged = format!("200 {method}");
+            let before = nginx.logged(&logged);
+            let options = format!(
+                "--load closed_connections {back_end} --connections kept --pipeline 3 --clients 4 --loops 2000 --method \
+                 {method} --path {path}"
+            );
+            let (ran, line) = load("http", nginx.port, &options);
+            assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 8000), "{method} {back_end}: {line}");
+            nginx.has_logged(&logged, before, 8000);
+            assert!(count(&line, "tally.sent_again") > 0, "{method} {back_end}: {line}");
+        });
+    }
 }
 
 /// nginx closes instead of replying (444). What may be sent twice is sent again, once; the rest fails, and the hint says why.
