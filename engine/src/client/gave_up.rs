@@ -6,7 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::client::validity::Check;
 use crate::sys::memory::shared::SharedArray;
+
+/// Name of the check that no client gave up.
+pub const GAVE_UP: &str = "gave_up";
 
 /// Notes clients that give up, in memory that the load's processes share.
 pub struct GivingUp(SharedArray<Moments>);
@@ -57,6 +61,15 @@ impl GivingUp {
 }
 
 impl GaveUp {
+    /// Makes the failed check: the load of fewer clients is another one. Times count from `since`.
+    pub fn check(&self, since: u64) -> Check {
+        let words = format!(
+            "clients that gave up before the end: {}; the load of the others is another one; see the errors",
+            self.in_words(since)
+        );
+        Check { name: GAVE_UP, value: Some(self.clients as f64), limit: 0.0, holds: Some(false), words }
+    }
+
     /// Describes who gave up and when, counted from this moment, as "2 of 4 clients, the first after 0.250 s".
     pub fn in_words(&self, since: u64) -> String {
         let when = match self.first_monotonic_ns.checked_sub(since) {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::client::gave_up::GaveUp;
 use crate::client::generator::Generator;
 
 /// One check of a valid measurement.
@@ -86,9 +85,6 @@ pub const ERRORS: &str = "errors";
 
 /// Name of the check that the window has its planned length.
 pub const CUT: &str = "cut_window";
-
-/// Name of the check that no client gave up.
-pub const GAVE_UP: &str = "gave_up";
 
 /// Name of the check that a reply came in the window.
 pub const NO_REPLY: &str = "no_reply";
@@ -237,12 +233,6 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
 pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, planned_ns: Option<u64>) -> Vec<Check> {
     let whole = planned_ns.map(|planned_ns| whole_window(window_ns, planned_ns));
     std::iter::once(errors(failed)).chain(whole).collect()
-}
-
-/// Checks that no client gave up before the load's end: the load of fewer clients is another one. Times count from `since`.
-pub fn all_persevered(gave_up: &GaveUp, since: u64) -> Check {
-    let change = format!("{}; the load of the others is another one; see the errors", gave_up.in_words(since));
-    check(GAVE_UP, gave_up.clients as f64, 0.0, "clients that gave up before the end", &change)
 }
 
 /// How many times the longest latency a window should last that had no reply at all.

@@ -228,7 +228,6 @@ pub fn scheduled(
 /// window.
 pub fn validity(
     measured: &Measured,
-    window: Option<&Range<u64>>,
     schedule: Option<&Schedule>,
     spins: bool,
     planned_ns: Option<u64>,
@@ -236,7 +235,7 @@ pub fn validity(
     tally: &Counts,
     gave_up: Option<Check>,
 ) -> Option<Validity> {
-    let window_ns = window.map_or(0, |window| window.end - window.start);
+    let window_ns = measured.window.as_ref().map_or(0, |window| window.end - window.start);
     let mut before = before_all(&tally.errors, window_ns, planned_ns);
     before.extend(gave_up.clone());
     // Otherwise another check says why. A window without requests needs none.

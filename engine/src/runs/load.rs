@@ -15,7 +15,6 @@ use crate::client::live::latencies::LiveLatencies;
 use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::client::measure::Measured;
 use crate::client::show::Show;
-use crate::client::validity::all_persevered;
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
@@ -169,13 +168,12 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
         validity: load::validity(
             &measured,
-            edges,
             run.schedule.as_ref(),
             waiting::spins(&run.settings),
             run.window_ns().filter(|_| !signal::interrupted()),
             run.client.measured_by(),
             &counted,
-            gave_up.map(|gave_up| all_persevered(&gave_up, edges.map_or(started, |edges| edges.start))),
+            gave_up.map(|gave_up| gave_up.check(edges.map_or(started, |edges| edges.start))),
         ),
         gave_up,
         tally: counted,

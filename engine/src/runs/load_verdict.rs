@@ -3,10 +3,11 @@
 use crate::base::quantity::{grouped, percent, rate, span, time};
 use crate::base::table::wrapped;
 use crate::client::event_loop::REQUESTS_PER_CONNECTION;
+use crate::client::gave_up::GAVE_UP;
 use crate::client::load::{CONNECTIONS, DURATION, KEPT};
 use crate::client::validity::{
-    AGAINST_CLOSINGS, AGAINST_IDLE_CLOSINGS, CUT, Check, EMPTY, ERRORS, GAVE_UP, GENERATOR, LAG, LITTLE_LAW,
-    NEVER_SENT, NO_REPLY, RATE, advice, change_in, is_of_a_schedule,
+    AGAINST_CLOSINGS, AGAINST_IDLE_CLOSINGS, CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT,
+    NO_REPLY, RATE, advice, change_in, is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
