@@ -13,7 +13,6 @@ use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
 use crate::protocol::pattern::{BYTES, CHECK, COUNT};
 use crate::runs::load::Plan;
-use crate::runs::load_report::of_them;
 use crate::transfer::waiting;
 
 /// Checks whose failures explain those of later ones, by cause.
@@ -88,17 +87,17 @@ fn valid(result: &LoadResult, checks: &[Check]) -> String {
 
 fn what_is_missing(result: &LoadResult) -> String {
     let Counts { requests, errors, workers_lost, .. } = &result.tally;
-    if let (Some(gave_up), 0) = (result.gave_up, workers_lost) {
-        let since = result.window.as_ref().map_or(result.started_monotonic_ns, |window| window.started_monotonic_ns);
-        let failed = of_them(errors.values().sum(), "request", "requests");
-        return format!("{failed} failed, and clients gave up ({})", gave_up.in_words(since));
-    }
-    match (errors.values().sum(), workers_lost, result.expected_requests) {
+    let missing = match (errors.values().sum(), workers_lost, result.expected_requests) {
         (0u64, 0, Some(expected)) => format!("{} of {} replies came", grouped(*requests), grouped(expected)),
         (0, 1, _) => "a client process was lost".to_owned(),
         (0, lost, _) => format!("{} client processes were lost", grouped(*lost)),
         (1, ..) => "a request failed".to_owned(),
         (failed, ..) => format!("{} requests failed", grouped(failed)),
+    };
+    let since = result.window.as_ref().map_or(result.started_monotonic_ns, |window| window.started_monotonic_ns);
+    match result.gave_up {
+        Some(gave_up) => format!("{missing}, and clients gave up ({})", gave_up.in_words(since)),
+        None => missing,
     }
 }
 
