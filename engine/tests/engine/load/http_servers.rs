@@ -319,6 +319,10 @@ fn a_request_that_meets_the_closing_of_an_unused_connection_is_sent_again() {
         let made = AtomicUsize::new(0);
         serve(move |mut stream| {
             let closes = made.fetch_add(1, SeqCst) < closing;
+            // No later connection may have the number of one that was opened first.
+            while made.load(SeqCst) < 3 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
             while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) && !closes {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             }
