@@ -48,6 +48,29 @@ pub fn mistake_with_hint(code: &'static str, message: impl Into<String>, hint: i
     Mistake { message: message.into(), code, hint: Some(hint.into()), blamed: Vec::new(), only_here: false }.into()
 }
 
+/// Something that the user started and that failed, with a hint on what to change. Another attempt may succeed, so the exit status
+/// is 1.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    code: &'static str,
+    hint: String,
+}
+
+impl fmt::Display for Failure {
+    /// Formats the message with the code, and the hint on the next line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} [{}]\nhint: {}", self.message, self.code, self.hint)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Makes an error of something that was started.
+pub fn failure(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    Failure { message: message.into(), code, hint: hint.into() }.into()
+}
+
 /// Details of a mistake for programs.
 pub trait Blame {
     /// Names the settings and other options to blame, the likeliest first.

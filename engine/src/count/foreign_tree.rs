@@ -91,7 +91,7 @@ pub fn end_descendants(group: Pid) -> Result<usize> {
 }
 
 /// Lists all descendants of this process, living or not yet reaped.
-fn descendants() -> Vec<Pid> {
+pub fn descendants() -> Vec<Pid> {
     let own = Pid::this();
     ForeignTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
 }
@@ -109,21 +109,38 @@ pub fn listening_at(address: SocketAddr) -> Result<Vec<Pid>> {
     Ok(found)
 }
 
+/// Lists the addresses at which some processes listen, in order. Unknown ones are left out.
+pub fn addresses_of(processes: &[Pid]) -> Vec<SocketAddr> {
+    let Ok(every) = SocketDiagnosis::open().and_then(|mut kernel| kernel.every_listener()) else { return Vec::new() };
+    let is_theirs = |inode: u32| processes.iter().any(|&process| has_socket(process, &[socket_link(inode)]));
+    let found: BTreeSet<_> = every.into_iter().filter(|&(_, inode)| is_theirs(inode)).map(|(at, _)| at).collect();
+    found.into_iter().collect()
+}
+
 /// Lists the processes that have a descriptor of one of these sockets. Processes of other users cannot be examined without
 /// privilege.
 fn holders(inodes: &[u32]) -> Result<Vec<Pid>> {
-    let wanted: Vec<PathBuf> = inodes.iter().map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
+    let wanted: Vec<PathBuf> = inodes.iter().copied().map(socket_link).collect();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("/proc cannot be read")?.flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else { continue };
-        let holds =
-            |descriptor: fs::DirEntry| fs::read_link(descriptor.path()).is_ok_and(|link| wanted.contains(&link));
-        if descriptors.flatten().any(holds) {
-            found.push(Pid::from_raw(process));
+        let process = Pid::from_raw(process);
+        if has_socket(process, &wanted) {
+            found.push(process);
         }
     }
     Ok(found)
+}
+
+/// What a descriptor of a socket links to.
+fn socket_link(inode: u32) -> PathBuf {
+    PathBuf::from(format!("socket:[{inode}]"))
+}
+
+/// Whether a process has a descriptor of one of these sockets. Unknown is no.
+fn has_socket(process: Pid, wanted: &[PathBuf]) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    descriptors.flatten().any(|each| fs::read_link(each.path()).is_ok_and(|link| wanted.contains(&link)))
 }
 
 /// Lists the children of all threads of a process. A process that has ended has none.
@@ -177,6 +194,7 @@ mod tests {
         let inodes = SocketDiagnosis::open().unwrap().listeners(listener.local_addr().unwrap()).unwrap();
         assert_eq!(inodes.len(), 1);
         assert!(holders(&inodes).unwrap().contains(&Pid::this()));
+        assert!(addresses_of(&[Pid::this()]).contains(&listener.local_addr().unwrap()));
         let free = { TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap() };
         assert!(SocketDiagnosis::open().unwrap().listeners(free).unwrap().is_empty());
     }

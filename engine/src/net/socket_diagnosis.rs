@@ -81,6 +81,16 @@ impl SocketDiagnosis {
         Ok(found.iter().filter(accepts).map(|each| each.header.inode).collect())
     }
 
+    /// Lists the addresses at which sockets accept connections, each with the inode of its socket.
+    pub fn every_listener(&mut self) -> Result<Vec<(SocketAddr, u32)>> {
+        let found = self.sockets(Ends::default(), StateFlags::LISTEN)?;
+        let address = |each: &InetResponse| {
+            let own = &each.header.socket_id;
+            (SocketAddr::new(own.source_address.to_canonical(), own.source_port), each.header.inode)
+        };
+        Ok(found.iter().map(address).collect())
+    }
+
     /// Whether a socket of this network namespace certainly accepts connections to an address. If not, one of another network
     /// namespace may, behind a translation of addresses.
     pub fn accepts(&mut self, address: SocketAddr) -> bool {

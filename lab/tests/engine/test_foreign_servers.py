@@ -91,7 +91,10 @@ def test_directory_and_environment_are_its_own(mark: str, tmp_path: Path) -> Non
     ("code", "said"),
     [
         ("raise SystemExit('no configuration')", "no configuration"),
-        ("import os\nif os.fork(): os._exit(0)\nos.setsid()\nimport time; time.sleep(60)", "status 0"),
+        (
+            "import os\nif os.fork(): os._exit(0)\nos.setsid()\nimport time; time.sleep(60)",
+            "processes running",
+        ),
         ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
     ],
     ids=["fails", "forks away", "is killed"],
@@ -109,16 +112,21 @@ def test_a_missing_program_is_named() -> None:
 
 
 def test_a_server_at_another_port_is_not_ready_in_time(mark: str) -> None:
-    code = mark + WAITS.replace('int(os.environ["PORT"])', "0")
-    with pytest.raises(EngineError, match="given port"), python(code):
+    """Its error names the address at which it listens instead."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        other = free.getsockname()[1]
+    code = mark + WAITS.replace('int(os.environ["PORT"])', str(other))
+    with pytest.raises(EngineError, match=f"listens at 127.0.0.1:{other}") as error, python(code):
         pass
+    assert error.value.code == "host.not_listening" and "PORT" in error.value.hint
 
 
 def test_a_server_that_is_not_ready_has_the_same_reason_if_its_calls_are_counted(mark: str) -> None:
     counters = [each.name for each in catalogue().counters if each.name == "system_calls"]
     code = mark + WAITS.replace('int(os.environ["PORT"])', "0")
-    with pytest.raises(EngineError, match="given port"), python(code, counters=counters):
+    with pytest.raises(EngineError) as error, python(code, counters=counters):
         pass
+    assert error.value.code == "host.not_listening"
 
 
 def test_a_server_that_dies_is_an_error_of_the_next_snapshot(mark: str) -> None:

@@ -145,7 +145,7 @@ def test_its_own_count_of_requests_is_compared_with_that_of_its_clients(
     assert any("only the clients' counts are checked" in note for note in notes) == (more is None)
 
 
-@pytest.mark.parametrize("line", ["12", '{"requests": "many"}', "\\x1b[31m"])
+@pytest.mark.parametrize("line", ["12", '{"requests": "many"}', "\\x1b[31m", '{"answered": 7}'])
 def test_a_line_that_is_no_count_makes_its_trial_invalid(line: str, tmp_path: Path) -> None:
     made = study(tmp_path, "closed", COUNTED)
     write = f"    os.write(int(os.environ['COUNTS_FD']), b'{line}')\nasyncio"

@@ -130,8 +130,8 @@ def run_command(arguments: list[str]) -> int:
         if not _is_engine_error(error):
             raise
         # Some end with their code in brackets, for the reasons of a trial.
-        code = str(getattr(error, "code", "engine.failed"))
-        problem = Problem(str(error).removesuffix(f" [{code}]"), code)
+        code, hint = str(getattr(error, "code", "engine.failed")), str(getattr(error, "hint", ""))
+        problem = Problem(str(error).removesuffix(f" [{code}]"), code, hint)
         return _complain([problem], FAILED, as_json=as_json)
     finally:
         # If its module was never imported, no directory was made.

@@ -57,6 +57,8 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
             found = _conformance(tested, tuple(sorted(needed)))
         except EngineError as error:
             say(f"{name}: {error}")
+            if error.hint:
+                say(f"hint: {error.hint}")
             continue
         for case in found.failed:
             raise UserError(

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn, TypeVar
+from typing import IO, Any, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -43,7 +43,26 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class EngineError(Exception):
-    """A failure of the engine during its work, which makes the trial invalid with this reason."""
+    """A failure of the engine during its work, which makes the trial invalid with this reason.
+
+    If what the engine started failed, `code` and `hint` are those that the engine printed.
+    """
+
+    code = "engine.failed"
+    hint = ""
+
+    @classmethod
+    def of(cls, what: str, problem: Problem) -> Self:
+        """Return the failure of what was started, as the engine printed it."""
+        error = cls(f"{what}: {problem.message}")
+        if problem.hint:
+            error.code, error.hint = problem.code, problem.hint
+        return error
+
+    @property
+    def reason(self) -> str:
+        """Message and hint in one line, for the reasons of a trial."""
+        return f"{self}; {self.hint}" if self.hint else str(self)
 
 
 class NoRoomError(EngineError):
@@ -187,7 +206,7 @@ class EngineProcess:
         if status == MISTAKE and problem.message:
             raise Refusal(problem)
         if status == FAILURE and self._stderr().startswith(f"{ENGINE_NAME}: "):
-            raise EngineError(f"{self.what}: {problem.message}")
+            raise EngineError.of(self.what, problem)
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.stderr_note()}")
 
 

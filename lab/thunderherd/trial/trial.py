@@ -94,7 +94,7 @@ def run_trial(
         else:
             trial.run_window()
     except EngineError as error:
-        seen.reasons.append(str(error))
+        seen.reasons.append(error.reason)
     metrics = seen.metrics()
     reasons = [*seen.reasons, *faults_of(seen)]
     if metrics is None and not reasons and not (profiles and seen.is_whole_life):

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::base::about::Entry;
-use crate::base::mistake::mistake_with_hint;
+use crate::base::mistake::{failure, mistake_with_hint};
 use crate::count::counter::{Counter, Counting, Readout, Subject};
-use crate::count::foreign_tree::{end_descendants, listening_at};
+use crate::count::foreign_tree::{addresses_of, descendants, end_descendants, listening_at};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};
@@ -166,7 +166,7 @@ impl Hosted {
                     if self.output().is_too_long() {
                         bail!("the command {}", too_long());
                     }
-                    bail!("the command {ended} before it listened{}", self.tail());
+                    return Err(self.ended_early(&ended));
                 }
             }
             let is_ready = match &plan.ready_line {
@@ -180,14 +180,42 @@ impl Hosted {
                 bail!("the command {}", too_long());
             }
             if Instant::now() > deadline {
-                let what = match &plan.ready_line {
-                    Some(text) => format!("the command did not print '{text}'"),
-                    None => "the command does not accept at the given port".to_owned(),
-                };
-                bail!("{what} within {} s{}", READY.as_secs(), self.tail());
+                return Err(self.not_ready(plan));
             }
             descriptor::poll(&[(signals.as_fd(), descriptor::PollFlags::POLLIN)], Some(RETRY))?;
         }
+    }
+
+    /// Returns the error of a command that ended before it listened.
+    fn ended_early(&self, ended: &Ended) -> anyhow::Error {
+        // Its output is read first: the descendants may still print.
+        let tail = self.tail();
+        if matches!(ended, Ended::Exited(0)) && !descendants().is_empty() {
+            let message = format!("the command {ended} before it listened, and left processes running{tail}");
+            return failure("host.in_background", message, "run the server in the foreground, not as a daemon");
+        }
+        let hint = format!("try the command by hand, with a port in place of {PORT}");
+        failure("host.ended_early", format!("the command {ended} before it listened{tail}"), hint)
+    }
+
+    /// Returns the error of a command that is not ready in time.
+    fn not_ready(&self, plan: &Plan) -> anyhow::Error {
+        let (seconds, tail) = (READY.as_secs(), self.tail());
+        if let Some(text) = &plan.ready_line {
+            let message = format!("the command did not print '{text}' within {seconds} s{tail}");
+            return failure("host.no_ready_line", message, "without ready_line, it is ready when it listens");
+        }
+        let addresses: Vec<_> = addresses_of(&descendants()).iter().map(ToString::to_string).collect();
+        let listens = match addresses.as_slice() {
+            [] => String::new(),
+            known => format!(", but listens at {}", known.join(", ")),
+        };
+        let message = format!("the command did not listen at {} within {seconds} s{listens}{tail}", self.address);
+        failure(
+            "host.not_listening",
+            message,
+            format!("give it its port: {PORT} in its arguments, or the variable PORT"),
+        )
     }
 
     /// Kills every process that is left. Returns how many there were after the first process had ended.
@@ -205,6 +233,10 @@ impl Hosted {
             return Some(too_long());
         }
         match ending.first {
+            Some(Ended::Exited(0)) if !ending.stopped && left > 0 => Some(format!(
+                "its first process exited with status 0 before it was stopped, and left processes running: run it in the \
+                 foreground{tail}"
+            )),
             Some(ended) if !ending.stopped => Some(format!("its first process {ended} before it was stopped{tail}")),
             _ if ending.killed => Some(format!("it did not end within {} s of SIGTERM{tail}", TERM.as_secs())),
             Some(Ended::Exited(0 | TERMINATED) | Ended::Killed(Signal::SIGTERM)) | None if left > 0 => {

@@ -13,6 +13,9 @@ const LAST: Duration = Duration::from_secs(1);
 /// Most bytes of a line.
 const LONGEST: u64 = 1 << 16;
 
+/// The count that every line has.
+const REQUESTS: &str = "requests";
+
 /// Counts by name, such as `requests`.
 pub type OwnCounts = BTreeMap<String, u64>;
 
@@ -29,7 +32,7 @@ impl OwnCountsReader {
         OwnCountsReader { read }
     }
 
-    /// Returns the counts once every process of the server has ended. `None` if it wrote no line.
+    /// Returns the counts once every process of the server has ended, `requests` among them. `None` if it wrote no line.
     pub fn counts(&self) -> Result<Option<OwnCounts>, String> {
         let open = || format!("a process that it did not start has its {VARIABLE} open");
         self.read.recv_timeout(LAST).unwrap_or_else(|_| Err(open()))
@@ -49,10 +52,13 @@ fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
         }
     }
     let Some(line) = last else { return Ok(None) };
-    serde_json::from_slice(&line).map(Some).map_err(|_| {
+    let fault = |what| {
         let shown: String = String::from_utf8_lossy(line.trim_ascii()).chars().take(80).collect();
-        format!("its last line at {VARIABLE} is no JSON object of whole numbers: {}", shown.escape_debug())
-    })
+        format!("its last line at {VARIABLE} {what}: {}", shown.escape_debug())
+    };
+    let counts: OwnCounts =
+        serde_json::from_slice(&line).map_err(|_| fault("is no JSON object of whole numbers".to_owned()))?;
+    if counts.contains_key(REQUESTS) { Ok(Some(counts)) } else { Err(fault(format!("has no `{REQUESTS}`"))) }
 }
 
 #[cfg(test)]
@@ -69,9 +75,16 @@ mod tests {
     #[test]
     fn other_lines_are_faults() {
         let long = vec![b'1'; 3 * LONGEST as usize];
-        for line in
-            [&b"12"[..], b"{\"requests\": -1}", b"{\"requests\": 1.5}", b"\xff\x1b[31m", b"{\"requests\": 1", &long]
-        {
+        for line in [
+            &b"12"[..],
+            b"{\"requests\": -1}",
+            b"{\"requests\": 1.5}",
+            b"\xff\x1b[31m",
+            b"{\"requests\": 1",
+            b"{\"request\": 1}",
+            b"{}",
+            &long,
+        ] {
             let fault = last_line(line).unwrap_err();
             assert!(fault.len() < 300 && !fault.contains('\x1b'), "{fault}");
         }
