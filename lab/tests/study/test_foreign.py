@@ -100,8 +100,10 @@ def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
         ("http://localhost:8080/page?n=1", "no url", URL, "study.invalid_url"),
         ("http://localhost:8080/page?n=1", "http://localhost:99999", URL, "study.invalid_url"),
         (sys.executable, "no-such-program", COMMAND, "study.no_program"),
+        ('"{port}"]', '"{port}"]\nversion = ["no-such-program"]', COMMAND + 1, "study.no_program"),
+        ('"{port}"]', '"{port}"]\nbuild = ["no-such-program"]', COMMAND + 1, "study.no_program"),
         (sys.executable, "", COMMAND, "study.empty_command"),
-        ('"{port}"]', '"{port}"]\ndirectory = "nowhere"', COMMAND, "study.no_directory"),
+        ('"{port}"]', '"{port}"]\ndirectory = "nowhere"', COMMAND + 1, "study.no_directory"),
     ],
 )
 def test_mistakes_name_their_line(

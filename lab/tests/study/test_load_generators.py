@@ -66,7 +66,7 @@ def test_the_load_of_a_study_is_that_of_every_contender(tmp_path: Path) -> None:
         (COMMAND, "command = []", "study.empty_command", COMMAND),
         (COMMAND, 'command = [" "]', "study.empty_command", COMMAND),
         (COMMAND, 'command = ["no-such-program"]', "study.no_program", COMMAND),
-        (PARSER, 'parser = "json"\ndirectory = "nowhere"', "study.no_directory", COMMAND),
+        (PARSER, 'parser = "json"\ndirectory = "nowhere"', "study.no_directory", PARSER + 1),
         (PARSER, 'parser = "json"\n[contenders.lab]\nkind = "unix"', "study.needs_tcp", COMMAND),
     ],
 )

@@ -231,27 +231,32 @@ def missing_programs(each: Configuration, folder: Path) -> Iterator[tuple[KeyPat
     """Yield why a command of the server or the load cannot be started on this machine, with its key."""
     name = each.table.name
     install = each.table.install or each.load.install
-    for table, place in ((each.table, each.where("command")), (each.load, each.where("load", "command"))):
-        if problem := _missing_program(table, name, folder, table.install or install):
-            yield place, problem
+    for table, place in ((each.table, ()), (each.load, ("load",))):
+        if found := _missing_program(table, name, folder, table.install or install):
+            key, problem = found
+            yield each.where(*place, key), problem
 
 
 def _missing_program(
     table: ContenderTable | LoadTable, name: str, folder: Path, install: str | None
-) -> Problem | None:
+) -> tuple[str, Problem] | None:
+    """Return the key of what is missing, and the problem."""
     command = table.build or table.command
     if not table.command or not command or not command[0].strip():
         return None
     directory = folder / table.directory if table.directory else folder
     if not directory.is_dir():
-        return Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
+        problem = Problem(f"no folder {directory}", "study.no_directory", "give a folder that exists")
+        return "directory" if table.directory else "command", problem
     # A command may be a file that starts a program. `version` then names the program. A build may make it.
-    needed = [command[0], *([] if table.build else (table.version or ())[:1])]
-    for program in needed:
+    needed = {"build" if table.build else "command": command[0]}
+    if table.version and not table.build:
+        needed["version"] = table.version[0]
+    for key, program in needed.items():
         if shutil.which(_program([program], directory)[0]) is None:
             needed_by = "" if name == program else f", which {show(name)} needs"
             message = f"no program {show(program)}{needed_by}"
-            return Problem(message, "study.no_program", install or "install it, or give its path")
+            return key, Problem(message, "study.no_program", install or "install it, or give its path")
     return None
 
 
