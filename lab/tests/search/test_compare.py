@@ -285,6 +285,7 @@ def test_servers_of_the_same_name_are_numbered(
         (("epol", "prefork"), {}, "contender.unknown", ["'epoll'?"]),
         (("epoll", "epoll"), {}, "compare.contender_repeated", ["epoll"]),
         (("./a {port}", "./a {port}"), {}, "compare.contender_repeated", ["a"]),
+        (("http://[::1]/", "echo://[::1]:81/"), {}, "compare.other_scheme", ["http", "echo"]),
         (PAIR, {"workload": "htp"}, "compare.unknown_workload", ["--workload htp", "'http'?"]),
         (PAIR, {"settings": (("byte", "4"),)}, UNKNOWN, ["--byte 4", "'bytes'?"]),
         (PAIR, {"settings": (("budgt", "4"),)}, UNKNOWN, ["--budgt 4", "'budget'?"]),

@@ -260,10 +260,18 @@ class CompareStudies:
     @cached_property
     def _workload(self) -> Workload:
         known = {each.name: each for each in self.catalogue.workloads}
-        schemes = dict.fromkeys(filter(None, map(scheme_of, self.request.contenders)))
-        for typed in filter(scheme_of, self.request.contenders):
+        urls = [*filter(scheme_of, self.request.contenders)]
+        schemes = dict.fromkeys(filter(None, map(scheme_of, urls)))
+        for typed in urls:
             if problem := url_problem(typed, self.request.workload, self.catalogue, "compare"):
                 raise UserError(problem.at(self.request.command))
+        if len(schemes) > 1:
+            raise UserError(
+                f"the URLs name {len(schemes)} workloads: {', '.join(schemes)}",
+                code="compare.other_scheme",
+                hint="compare servers of one workload",
+                where=self.request.command,
+            )
         name = self.request.workload or next(iter(schemes), self.catalogue.defaults.workload)
         if name not in known:
             problem = unknown("workload", name, list(known), "compare")
