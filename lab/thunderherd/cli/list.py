@@ -126,7 +126,8 @@ def _entry(what: str, name: str, entries: list[Entry]) -> Entry:
             return entry
     from thunderherd.toml.file import unknown
 
-    raise UserError(unknown("entry", name, [entry["name"] for entry in entries], "list").at(f"list {what}"))
+    names = [entry["name"] for entry in entries]
+    raise UserError(unknown("entry", name, names, "list", f"thunderherd list {what}").at(f"list {what}"))
 
 
 def _events(of_perf: Sequence[str]) -> str:

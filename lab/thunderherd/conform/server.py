@@ -25,7 +25,7 @@ from thunderherd.study.foreign import (
     url_problem,
 )
 from thunderherd.study.resolved import Foreign
-from thunderherd.toml.file import show, suggest, unknown
+from thunderherd.toml.file import LISTS, show, suggest, unknown
 from thunderherd.trial.folder import filled_in
 
 __all__ = ["Tested", "typed_server"]
@@ -109,7 +109,7 @@ def typed_server(
         designs = [each.name for each in catalogue.designs]
         known = f"a command such as './server {PORT}', a URL, or a design: {', '.join(designs)}"
         message = f"{show(typed)} is no command with {PORT}, no URL and no design"
-        hint = suggest(typed, designs, known)
+        hint = suggest(typed, designs, known, LISTS["design"])
         raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
     return Tested(typed, chosen, "command", path=path, server=_server(typed))
 

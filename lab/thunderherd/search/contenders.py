@@ -26,7 +26,7 @@ from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.foreign import KEYS, URL, command_words, is_command
 from thunderherd.study.overrides import parse_override
-from thunderherd.toml.file import assign, nearest, show, suggest
+from thunderherd.toml.file import assign, nearest, shortened, show, suggest
 from thunderherd.toml.quantities import TIME, UNITS, Quantity, Range, amounts
 
 __all__ = [
@@ -172,9 +172,9 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
         return {"name": typed, "design": basis.design, **_moved(primitive, basis.side_of(primitive))}
     kinds = "contender of the study, design or primitive" if of_study else "design or primitive"
     known = (
-        (f"contenders: {', '.join(of_study)}; " if of_study else "")
-        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; or settings, such as "
-        f"design={designs[0]},settings.nodelay=false"
+        (f"contenders: {shortened(', '.join(of_study))}; " if of_study else "")
+        + "a command with {port}, a URL, a design (`thunderherd list designs`), a primitive "
+        f"(`thunderherd list primitives`), or settings, such as design={designs[0]},settings.nodelay=false"
     )
     if near := nearest(typed, [*of_study, *designs, *primitives]):
         known = f"did you mean '{near}'? `list designs` and `list primitives` print all"

@@ -167,17 +167,37 @@ def _natural(line: str) -> list[tuple[int, str]]:
 
 LONGEST_REST = 300
 """The most characters of a list of names in a hint."""
+LISTS = {
+    each: f"thunderherd list {plural}"
+    for each, plural in {
+        "design": "designs",
+        "primitive": "primitives",
+        "workload": "workloads",
+        "load": "loads",
+        "lab": "labs",
+        "counter": "counters",
+        "limit": "limits",
+        "study": "studies",
+    }.items()
+}
+"""The kind of a name → the command that prints all names of this kind."""
 
 
-def suggest(name: object, known: Iterable[str], rest: str = "") -> str:
+def suggest(name: object, known: Iterable[str], rest: str = "", listed: str = "") -> str:
     """Return the hint `did you mean 'prefork_mutex'? known: …`; only the rest if no known name is close.
 
-    A rest that nobody would read to its end is shortened.
+    A rest that nobody would read to its end is shortened. The hint then ends with `listed`, the command that
+    prints all names.
     """
-    found = nearest(name, known)
-    if len(rest) > LONGEST_REST:
-        rest = rest[:LONGEST_REST].rpartition(", ")[0] + ", …"
+    found, rest = nearest(name, known), shortened(rest, listed)
     return f"did you mean '{found}'? {rest}".rstrip() if found else rest
+
+
+def shortened(names: str, listed: str = "") -> str:
+    """Return a list of names, cut if nobody would read it to its end; `listed` then prints all names."""
+    if len(names) <= LONGEST_REST or names.endswith(" prints all"):
+        return names
+    return names[:LONGEST_REST].rpartition(", ")[0] + ", …" + (f"; `{listed}` prints all" if listed else "")
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
@@ -189,11 +209,17 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def unknown(what: str, name: object, known: Iterable[str], area: str = "study") -> Problem:
-    """Return the problem `no such design "x"`: code `study.unknown_design`, known names as hint."""
+def unknown(
+    what: str, name: object, known: Iterable[str], area: str = "study", listed: str | None = None
+) -> Problem:
+    """Return the problem `no such design "x"`: code `study.unknown_design`, known names as hint.
+
+    `listed` is the command that prints all names, by default that of `LISTS`.
+    """
     names = list(dict.fromkeys(known))
     kind = re.sub(r"\W+", "_", re.sub(r" (of|in) .*", "", what))
-    hint = suggest(name, names, f"known: {', '.join(names) or 'none'}")
+    listed = LISTS.get(what.partition(" ")[0], "") if listed is None else listed
+    hint = suggest(name, names, f"known: {', '.join(names) or 'none'}", listed)
     return Problem(f"no such {what} {show(name)}", f"{area}.unknown_{kind}", hint)
 
 

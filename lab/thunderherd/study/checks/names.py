@@ -4,13 +4,14 @@ The engine's catalogue has the names and the settings. Each problem is added at 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from thunderherd.engine.catalogue import Catalogue, Setting, Way
 from thunderherd.engine.counter_names import FORMS, how_to_write, may_be_asked_for, of_perf
 from thunderherd.metrics.table import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study.file.contenders import OWN, Configuration, declared
 from thunderherd.study.file.tables import ContenderTable, LoadTable, StudyForm
-from thunderherd.toml.file import KeyPath, Problems, flat, show, suggest, unknown
+from thunderherd.toml.file import LISTS, KeyPath, Problems, flat, nearest, shortened, show, suggest, unknown
 
 DIRECTIONS = {"primitive": "out", "receive": "in"}
 """The direction of the primitives that each key takes."""
@@ -44,8 +45,9 @@ def check_counter(name: str, key: KeyPath, catalogue: Catalogue, problems: Probl
     """Check the name of a counter or event. Whether this machine has it does not matter."""
     if not may_be_asked_for(name, catalogue):
         counters = [each.name for each in catalogue.counters if each.countable]
-        known = suggest(name, [*counters, *of_perf(catalogue)], f"known: {', '.join(counters)}; {FORMS}")
-        hint = how_to_write(name, catalogue) or known
+        known = f"known: {shortened(', '.join(counters), LISTS['counter'])}; {FORMS}"
+        found = nearest(name, [*counters, *of_perf(catalogue)])
+        hint = how_to_write(name, catalogue) or (f"did you mean '{found}'? {known}" if found else known)
         problems.add(key, f"no such counter {show(name)}", code="study.unknown_counter", hint=hint)
 
 
@@ -194,7 +196,9 @@ def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Pr
         return
     if each.design in designs:
         settings = catalogue.settings_of_server(each.design, each.way, workload)
-        owner = f"design {show(each.design)}"
+        owner = _Owner(
+            f"design {show(each.design)}", f"thunderherd serve {each.design} {workload} --help-all"
+        )
         own = {name: each.where("settings", name) for name in each.table.settings}
         _check_settings(each.table.settings, settings, own, owner, form, catalogue, problems)
     _check_load(each, catalogue, problems)
@@ -222,13 +226,23 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
     allowed = catalogue.settings_of_load(kind, each.load.way, workload)
     given = each.table.load.settings
     own = {name: each.where("load", "settings", name) for name in given}
-    _check_settings(given, allowed, own, _owner(each.load, catalogue), each.form, catalogue, problems)
+    owner = _owner(each.load, workload, catalogue)
+    _check_settings(given, allowed, own, owner, each.form, catalogue, problems)
 
 
-def _owner(load: LoadTable, catalogue: Catalogue) -> str:
+@dataclass(frozen=True)
+class _Owner:
+    """What has settings, in words, and the command that lists all of them."""
+
+    words: str
+    listed: str
+
+
+def _owner(load: LoadTable, workload: str, catalogue: Catalogue) -> _Owner:
     """Return a name for the owner of a load's settings: the load and its unusual primitives."""
     own = [name for name, other in zip(load.way, catalogue.defaults.way, strict=True) if name != other]
-    return f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
+    words = f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
+    return _Owner(words, f"thunderherd load {workload} --load {load.kind} --help-all")
 
 
 def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
@@ -237,12 +251,14 @@ def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Prob
         return
     server = catalogue.settings_of_server("", form.server.way, workload)
     own: dict[str, KeyPath] = {name: ("server", "settings", name) for name in form.server.settings}
-    owner = f"every server of workload {show(workload)}"
+    design = catalogue.defaults.design
+    words = f"every server of workload {show(workload)}"
+    owner = _Owner(words, f"thunderherd serve {design} {workload} --help-all")
     _check_settings(form.server.settings, server, own, owner, form, catalogue, problems)
     if catalogue.load(form.load.kind) is not None:
         load = catalogue.settings_of_load(form.load.kind, form.load.way, workload)
         own = {name: ("load", "settings", name) for name in form.load.settings}
-        owner = _owner(form.load, catalogue)
+        owner = _owner(form.load, workload, catalogue)
         _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
 
 
@@ -250,7 +266,7 @@ def _check_settings(
     given: Mapping[str, object],
     allowed: Mapping[str, Setting],
     places: Mapping[str, KeyPath],
-    owner: str,
+    owner: _Owner,
     form: StudyForm,
     catalogue: Catalogue,
     problems: Problems,
@@ -258,11 +274,11 @@ def _check_settings(
     for name, value in given.items():
         if name not in allowed:
             elsewhere = _owners(name, form, catalogue)
-            known = f"known: {', '.join(allowed)}"
+            known = shortened(f"known: {', '.join(allowed)}", owner.listed)
             hint = f"it is a setting of {elsewhere}; {known}" if elsewhere else suggest(name, allowed, known)
             problems.add(
                 places[name],
-                f"{owner} has no setting {show(name)}",
+                f"{owner.words} has no setting {show(name)}",
                 code="study.unknown_setting",
                 hint=hint,
             )
