@@ -41,6 +41,23 @@ def head(
     return HEAD.format_map(locals())
 
 
+def one_block(
+    name: str,
+    *,
+    workload: str,
+    kind: str,
+    settings: str,
+    metric: str = "server_cpu_per_request",
+    server: str = "",
+    load: str = "",
+) -> str:
+    """A study of one block without comparisons, up to its contenders; the keys are those of `head`."""
+    above = head(
+        name, metric=metric, workload=workload, server=server, kind=kind, load=load, settings=settings
+    )
+    return f"{above}[comparisons]\nall_pairs = false\n[sizes.quick]\nrepetitions = 1\n"
+
+
 MEASURE = 'baseline = "iterative"\nnormalise_connections = 5000\n'
 
 

@@ -11,23 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made.small_studies import one_block
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
 GROUPS = Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")
 """Where control groups with a limit on processes are made, by the version of the interface."""
 POOL = 100
-STUDY = f"""
-name = "own"
-[server]
-workload = "bytes"
-[load]
-kind = "closed"
-settings = {{ children = 2, loops = 50 }}
-[measure]
-limits = "0"
-[sizes.quick]
-repetitions = 1
+STUDY = (
+    one_block("own", workload="bytes", kind="closed", settings="children = 2, loops = 50")
+    + f"""\
 [[contenders]]
 name = "few"
 design = "iterative"
@@ -36,6 +29,7 @@ name = "many"
 design = "prefork"
 settings = {{ pool = {POOL} }}
 """
+)
 LIMIT = POOL // 2
 """Processes that are enough for a run with one contender, and too few for the other."""
 ENTER = """

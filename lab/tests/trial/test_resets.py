@@ -5,29 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from made.small_studies import one_block
 
 from thunderherd.engine import client
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import faults
 from thunderherd.trial.trial import run_trial
 
-STUDY = """
-name = "resets"
-[server]
-workload = "echo"
-[load]
-kind = "closed_connections"
-settings = { clients = 4, duration = "200ms", warm_up = "50ms", bytes = 64 }
-[measure]
-limits = "0"
-[comparisons]
-all_pairs = false
-[sizes.quick]
-repetitions = 1
+SETTINGS = 'clients = 4, duration = "200ms", warm_up = "50ms", bytes = 64'
+STUDY = (
+    one_block("resets", workload="echo", kind="closed_connections", settings=SETTINGS)
+    + """\
 [[contenders]]
 name = "epoll"
 design = "epoll"
 """
+)
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
