@@ -21,8 +21,12 @@ from thunderherd.engine.line_base import SCHEMA
 FOLDER = Path("lab/thunderherd/engine")
 TARGET = FOLDER / "lines.py"
 
-APART = {FOLDER / "conform_lines.py": "Conform", FOLDER / "limit_lines.py": "Limit"}
-"""Further modules, each with the models whose names begin with these letters, which use no others."""
+APART = {
+    FOLDER / "conform_lines.py": ("Conform",),
+    FOLDER / "limit_lines.py": ("Limit",),
+    FOLDER / "profile_lines.py": ("Profile", "SampledStack"),
+}
+"""Further modules, each with the models whose names begin with one of these words, which use no others."""
 
 NAMES = {
     "Closed": "Closings",
@@ -184,7 +188,8 @@ def generated() -> dict[Path, str]:
     body = re.sub(r"Field\(\s*\.\.\.,\s*", "Field(", body)
     imports, *models = re.split(r"\n+(?=class )", body)
     parts = {
-        path: [each for each in models if each.startswith(f"class {name}")] for path, name in APART.items()
+        path: [each for each in models if each.removeprefix("class ").startswith(names)]
+        for path, names in APART.items()
     }
     parts[TARGET] = [each for each in models if not any(each in part for part in parts.values())]
     return {path: _formatted(path, "\n\n\n".join([imports, *part])) for path, part in parts.items()}

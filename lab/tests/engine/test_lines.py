@@ -17,15 +17,13 @@ from thunderherd.engine.lines import (
     LoadResult,
     Mark,
     Namespaces,
-    Profile,
-    ProfileCheck,
     Ready,
     Refused,
-    SampledStack,
     ServerSummary,
     Snapshot,
     Tally,
 )
+from thunderherd.engine.profile_lines import Profile, ProfileCheck, SampledStack
 
 SCHEMA = json.loads(
     (

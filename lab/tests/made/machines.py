@@ -15,7 +15,7 @@ import pytest
 
 from thunderherd.doctor.kind import Examination, Finding, Here
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.lines import ProfileCheck
+from thunderherd.engine.profile_lines import ProfileCheck
 from thunderherd.machine import description, proc
 from thunderherd.machine.busy import Busy, Watched
 from thunderherd.machine.counting_cost import CountingCheck

@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.lines import ProfileCheck
+from thunderherd.engine.profile_lines import ProfileCheck
 from thunderherd.machine import description
 from thunderherd.machine.busy import Watched
 from thunderherd.machine.counting_cost import CountingCheck

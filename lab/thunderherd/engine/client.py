@@ -26,8 +26,6 @@ from thunderherd.engine.lines import (
     LoadResult,
     Mark,
     Namespaces,
-    Profile,
-    ProfileCheck,
     Ready,
     ServerSummary,
     Snapshot,
@@ -45,6 +43,7 @@ from thunderherd.engine.process import (
     one_line,
     understand,
 )
+from thunderherd.engine.profile_lines import Profile, ProfileCheck
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 

@@ -18,7 +18,6 @@ from thunderherd.engine.line_base import (
     MultiplexingBase,
     Readout,
     TallyBase,
-    Used,
     WindowBase,
 )
 
@@ -340,87 +339,6 @@ class Namespaces(EngineLine):
     )
 
 
-class Profile(Used):
-    """Header of a profile: where a server or a load spent its time from exec to exit, including its supervisor and all child processes."""
-
-    line: Literal["profile"] = "profile"
-    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    event: Literal["cycles", "cpu-clock"] = Field(description="Event at which the kernel takes samples.")
-    why_not_cycles: str | None = Field(None, description="Reason why the event is not cycles; null if it is.")
-    scope: Literal["cpus", "tree"] = Field(
-        description="Scope of sampling. Only one of the ways catches short-lived processes.",
-    )
-    why_not_cpus: str | None = Field(
-        None,
-        description="Reason why the kernel does not sample whole CPUs; null if it does.",
-    )
-    frequency_hertz: int = Field(
-        description="Requested samples per second of CPU time. For cycles, at the CPU's speed before the command began.",
-    )
-    samples: int = Field(description="Number of samples.")
-    lost: int = Field(
-        description="Records, mostly samples, that did not fit into the kernel's ring buffers.",
-    )
-    throttled: int = Field(
-        description="Number of times that the kernel paused sampling because it took too much time.",
-    )
-    from_ns: int = Field(description="CLOCK_MONOTONIC at exec.")
-    to_ns: int = Field(description="CLOCK_MONOTONIC after its last process had ended.")
-    kernel_symbols: bool | str = Field(
-        description="True if functions of the kernel have names, otherwise the reason. They are then shown as `[kernel]`.",
-    )
-    frame_pointers: bool | str = Field(
-        True,
-        description="True if the engine was built with frame pointers, otherwise the reason. Without them, stacks of user mode have few frames.",
-    )
-    user_ns: int = Field(
-        description="CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes, but the split is not.",
-    )
-    system_ns: int = Field(description="CPU time in the kernel.")
-    voluntary_switches: int = Field(description="Number of times that a thread gave up its CPU to wait.")
-    involuntary_switches: int = Field(
-        description="Number of times that the kernel took the CPU from a thread."
-    )
-    minor_faults: int = Field(description="Page faults without input.")
-    major_faults: int = Field(description="Page faults with input.")
-    status: int = Field(
-        description="Exit status; 128 plus the signal's number if a signal ended it.",
-    )
-
-
-class ProfileCheck(EngineLine):
-    """Properties of a profile that this machine would record. Nothing is sampled."""
-
-    line: Literal["profile_check"] = "profile_check"
-    schema_version: Literal[4] = Field(4, alias="schema", description="version of the engine's lines")
-    reason: str | None = Field(
-        None,
-        description="Reason why no profile is possible, with a remedy; null if one is.",
-    )
-    event: Literal["cycles", "cpu-clock"] | None = Field(
-        None,
-        description="Event at which the kernel would take samples; null if there is none.",
-    )
-    why_not_cycles: str | None = Field(
-        None,
-        description="Reason why the event would not be cycles; null if it would, or if there is none.",
-    )
-    scope: Literal["cpus", "tree"] | None = Field(
-        None, description="Scope of sampling; null if the kernel would sample nothing."
-    )
-    why_not_cpus: str | None = Field(
-        None,
-        description="Reason why the kernel would not sample whole CPUs; null if it would, or if there is no event.",
-    )
-    frequency_hertz: int = Field(description="Requested samples per second of CPU time.")
-    kernel_symbols: bool | str = Field(
-        description="True if functions of the kernel would have names, otherwise the reason.",
-    )
-    frame_pointers: bool | str = Field(
-        description="True if the engine was built with frame pointers, otherwise the reason.",
-    )
-
-
 class Ready(EngineLine):
     """A server that listens, with its configuration."""
 
@@ -486,18 +404,6 @@ class Refused(EngineLine):
     only_here: bool = Field(
         description="True if only this machine is in the way, so that another one may accept the same command.",
     )
-
-
-class SampledStack(EngineLine):
-    """A stack of functions, with its samples."""
-
-    line: Literal["stack"] = "stack"
-    frames: list[list[Any]] = Field(
-        [],
-        description="Functions, outermost first, including those that the compiler has inlined.",
-    )
-    command: str = Field(description="Name of the thread, as the kernel has it.")
-    at_ns: list[int] = Field([], description="CLOCK_MONOTONIC of each sample.")
 
 
 class Scheduled(EngineLine):

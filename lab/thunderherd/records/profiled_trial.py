@@ -8,8 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from thunderherd.engine.lines import Profile, SampledStack
 from thunderherd.engine.process import EngineError, json_object, understand
+from thunderherd.engine.profile_lines import Profile, SampledStack
 from thunderherd.metrics.table import Side
 from thunderherd.records.summary import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of

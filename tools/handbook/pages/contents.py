@@ -36,8 +36,8 @@ ELSEWHERE = (
     ("the sample run in [README.md](../../README.md) and in the [tutorial](../tutorial.md)", "`records/`"),
     ("the schema that a run leaves with its results", "the lab's model of `summary.json`"),
     (
-        "`lines.py`, `conform_lines.py`, `limit_lines.py` in `lab/thunderherd/engine`, by "
-        "`tools/line_models.py`",
+        "`lines.py`, `conform_lines.py`, `limit_lines.py`, `profile_lines.py` in `lab/thunderherd/engine`, "
+        "by `tools/line_models.py`",
         "`thunderherd-engine schema`",
     ),
 )
