@@ -176,7 +176,7 @@ def ratio(values: ArrayLike) -> str:
 
 
 def search_path() -> str:
-    """Return the search path of foreign programs: PATH, and the sbin folders."""
+    """Return the search path of other programs: PATH, and the sbin folders."""
     return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
 

@@ -71,7 +71,7 @@ class Quiet:
     """Limits of noise during an attempt, in percent of the time of all CPUs."""
 
     steal_percent: float
-    foreign_percent: float
+    others_percent: float
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         + ")",
     )
     parser.add_argument(
-        "--foreign-percent",
+        "--others-percent",
         type=float,
         default=3.0,
         help="largest use by other processes (default: %(default)s)",
@@ -156,7 +156,7 @@ def run(given: argparse.Namespace) -> None:
     for name in chosen(given):
         print(f"{name}: {PROOFS[name].about}")
         stolen = PROOFS[name].steal_percent if given.steal_percent is None else given.steal_percent
-        limits = Quiet(stolen, given.foreign_percent)
+        limits = Quiet(stolen, given.others_percent)
         outcome = decided(partial(attempt, name, given), given.attempts, limits)
         show(outcome)
         if outcome.holds is False:

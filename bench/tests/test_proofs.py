@@ -22,8 +22,8 @@ from thunderherd.records.summary import Noise
 from thunderherd.statistics.histograms import merged
 
 ATTEMPTS = 3
-LIMITS = Quiet(steal_percent=3, foreign_percent=10)
-OF_A_QUEUE = Quiet(steal_percent=proofs.QUEUE_STEAL_PERCENT, foreign_percent=3)
+LIMITS = Quiet(steal_percent=3, others_percent=10)
+OF_A_QUEUE = Quiet(steal_percent=proofs.QUEUE_STEAL_PERCENT, others_percent=3)
 """In one pause of 75 ms, 3 % of its time, so many come that all of its waits are half as long again."""
 
 needs_two_cpus = pytest.mark.skipif(

@@ -35,11 +35,11 @@ LONGEST = (
     "conform/test_conformance", "show/report/test_page", "show/report/test_sweeps",
     "statistics/test_crossings_simulation", "repository/test_kept_reports",
     "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",
-    "judge/summary/test_bounds", "trial/test_namespaces", "trial/test_foreign_pairs", "trial/test_trial",
+    "judge/summary/test_bounds", "trial/test_namespaces", "trial/test_own_pairs", "trial/test_trial",
     "trial/test_forms", "trial/test_load_generator_trials", "run/test_interrupted", "run/test_runner",
     "run/test_follow", "studies/test_erss_hw4", "studies/test_self_test", "studies/test_cse638_pa02",
     "studies/test_cse232_a2", "doctor/test_doctor", "repository/test_classroom",
-    "repository/test_packaging", "engine/test_foreign_servers", "grade/test_grade",
+    "repository/test_packaging", "engine/test_own_servers", "grade/test_grade",
     "../../bench/tests/test_parts", "../../bench/tests/test_layers", "conform/test_before_timing",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others

@@ -17,7 +17,7 @@ from thunderherd.conform.before_timing import check_servers, needed_cases
 from thunderherd.engine.client import Server, catalogue
 from thunderherd.engine.conformance import cases_of
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial.caveats import CONFORMED
+from thunderherd.trial.caveats import PASSED_CASES
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
@@ -156,7 +156,7 @@ def test_the_check_is_kept_with_the_run_and_can_be_left_out(
     capsys.readouterr()
     notes = []
     for directory, passed in ((checked, {"own": [1, 2]}), (unchecked, None)):
-        assert json.loads((directory / "run.json").read_text())["machine"][CONFORMED] == passed
+        assert json.loads((directory / "run.json").read_text())["machine"][PASSED_CASES] == passed
         summary = json.loads((directory / "summary.json").read_text())
         notes.append({each for each in summary["study"]["notes"] if "conform" in each})
         assert len(notes[-1]) == 1

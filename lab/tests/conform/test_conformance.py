@@ -21,7 +21,7 @@ from thunderherd.conform.formats import as_json, as_junit
 from thunderherd.conform.server import typed_server
 from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client import ForeignServer, catalogue
+from thunderherd.engine.client import OwnServer, catalogue
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.engine.conformance import cases_of
 from thunderherd.show.terminal.conformance import print_conformance
@@ -104,31 +104,31 @@ def test_a_broken_server_fails_by_the_cases_of_the_fault(
     fault: str, workload: str, failing: set[int]
 ) -> None:
     path = f"/?{'x' * 250}" if fault == "mishandles_late_split" else None
-    tested = typed_server(broken(fault), workload, catalogue(), path=path)
-    found = conformance(tested, numbers=sorted(failing | OTHERS), patience=PATIENCE)
+    subject = typed_server(broken(fault), workload, catalogue(), path=path)
+    found = conformance(subject, numbers=sorted(failing | OTHERS), patience=PATIENCE)
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
 
 
 def test_a_path_that_the_server_has_not_fails_unless_the_load_judges_statuses() -> None:
-    tested = typed_server(broken("none_http"), "http", catalogue(), path="/missing")
-    found = conformance(tested, numbers=[1, 2])
+    subject = typed_server(broken("none_http"), "http", catalogue(), path="/missing")
+    found = conformance(subject, numbers=[1, 2])
     assert [each.number for each in found.failed] == [1, 2]
     assert " --path /missing " in found.replay(found.failed[0])
-    assert conformance(tested, numbers=[1, 2], plain=True, any_status=True).failed == []
+    assert conformance(subject, numbers=[1, 2], plain=True, any_status=True).failed == []
 
 
 @pytest.mark.parametrize("server", ["counts", "grows", "takes_turns"])
 def test_a_body_that_changes_is_legal(server: str) -> None:
-    tested = typed_server(broken(server), "http", catalogue())
-    found = conformance(tested, numbers=[1, 2, 5, 25, 36, 40], patience=PATIENCE)
+    subject = typed_server(broken(server), "http", catalogue())
+    found = conformance(subject, numbers=[1, 2, 5, 25, 36, 40], patience=PATIENCE)
     assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
     assert 40 in [each.number for each in found.of("allowed")]
 
 
 def test_a_server_may_read_chunked_bodies() -> None:
-    tested = typed_server(broken("reads_chunks"), "http", catalogue())
-    found = conformance(tested, numbers=[1, 34], patience=PATIENCE)
+    subject = typed_server(broken("reads_chunks"), "http", catalogue())
+    found = conformance(subject, numbers=[1, 34], patience=PATIENCE)
     assert [(each.number, each.verdict) for each in found.cases] == [(1, "passed"), (34, "passed")]
 
 
@@ -201,7 +201,7 @@ def test_a_design_passes_with_the_stop(some_catalogue: Catalogue) -> None:
 
 
 def test_a_running_server_is_neither_started_nor_stopped() -> None:
-    with ForeignServer(shlex.split(broken("ignores_half_close")), name="broken") as server:
+    with OwnServer(shlex.split(broken("ignores_half_close")), name="broken") as server:
         url = f"bytes://{server.ready.address}"
         found = conformance(typed_server(url, None, catalogue()), numbers=[6, 7, 16], patience=PATIENCE)
         server.snapshot()

@@ -55,8 +55,8 @@ def assignment(folder: Path, typed: str, reference: str, rubric: str, **more: An
     path = folder / "rubric.toml"
     path.write_text(rubric)
     offered = catalogue()
-    tested = typed_server(typed, "bytes", offered)
-    return Assignment(tested, reference, load_rubric(path), offered, patience=3.0, **more)
+    subject = typed_server(typed, "bytes", offered)
+    return Assignment(subject, reference, load_rubric(path), offered, patience=3.0, **more)
 
 
 # Points -----------------------------------------------------------------------------------------------------

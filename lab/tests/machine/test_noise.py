@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from thunderherd.machine import noise, tcp_sockets
 from thunderherd.records.summary import Noise
 
-LIMITS = SimpleNamespace(steal_percent=5, foreign_percent=15)
+LIMITS = SimpleNamespace(steal_percent=5, others_percent=15)
 
 STAT = """\
 cpu  100 20 30 4000 50 6 7 80 9 1
@@ -90,7 +90,7 @@ def test_noise_shares_are_at_most_one() -> None:
     before, after = START, replace(START, monotonic=100.004, tasks=10.02, steal=3.01)
     found = noise.between(before, after, server_seconds=0)
     assert (found.foreign_share, found.steal_share) == (1.0, 1.0)
-    assert noise.loudness(found, SimpleNamespace(steal_percent=100, foreign_percent=100)) <= 1
+    assert noise.loudness(found, SimpleNamespace(steal_percent=100, others_percent=100)) <= 1
 
 
 def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
@@ -102,13 +102,13 @@ def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
     found = noise.describe(stolen, LIMITS)
     assert found.startswith("10% ") and found.endswith("(allowed: 5 %)")
     little = stolen.model_copy(update={"steal_share": 0.0028})
-    strict = SimpleNamespace(steal_percent=0.05, foreign_percent=15)
+    strict = SimpleNamespace(steal_percent=0.05, others_percent=15)
     assert noise.describe(little, strict).startswith("0.28% ")
-    foreign = made(tasks=8.0)
-    assert noise.loudness(foreign, LIMITS) == pytest.approx(
-        100 * (foreign.foreign_share - foreign.foreign_uncertainty) / 15
+    others = made(tasks=8.0)
+    assert noise.loudness(others, LIMITS) == pytest.approx(
+        100 * (others.foreign_share - others.foreign_uncertainty) / 15
     )
-    assert noise.describe(foreign, LIMITS).startswith("40% ")
+    assert noise.describe(others, LIMITS).startswith("40% ")
 
 
 def test_uncertainty_of_the_clock_is_no_noise() -> None:
@@ -122,12 +122,12 @@ def test_uncertainty_of_the_clock_is_no_noise() -> None:
 
 def test_a_throttled_trial_is_noisy_whatever_the_limits() -> None:
     found = made(throttled=1)
-    assert noise.loudness(found, SimpleNamespace(steal_percent=100, foreign_percent=100)) == math.inf
+    assert noise.loudness(found, SimpleNamespace(steal_percent=100, others_percent=100)) == math.inf
     assert noise.describe(found, LIMITS).startswith("throttled 1 ")
 
 
 def test_limit_of_zero_rejects_any_noise() -> None:
-    strict = SimpleNamespace(steal_percent=0, foreign_percent=0)
+    strict = SimpleNamespace(steal_percent=0, others_percent=0)
     assert noise.loudness(made(), strict) == 0.0
     assert noise.loudness(made(steal=0.01), strict) == math.inf
 
@@ -145,8 +145,8 @@ def test_noise_shares_are_between_zero_and_one(tasks: float, server: float, stea
 # This machine
 
 
-def test_cpu_time_of_other_processes_is_foreign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process outside the sample, busy for 0.3 s of CPU time, is foreign; our own work is not."""
+def test_cpu_time_of_other_processes_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process outside the sample, busy for 0.3 s of CPU time, is another; our own work is not."""
     monkeypatch.undo()
     done, report = os.pipe()
     before = noise.sample()
@@ -162,9 +162,9 @@ def test_cpu_time_of_other_processes_is_foreign(monkeypatch: pytest.MonkeyPatch)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)  # from now on it is one of our ended children
     reaped = noise.sample()
-    foreign, known = (noise.between(before, after, 0) for after in (running, reaped))
-    assert foreign.foreign_share * foreign.wall_seconds * running.cpus > 0.1
-    assert known.foreign_share < foreign.foreign_share
+    others, known = (noise.between(before, after, 0) for after in (running, reaped))
+    assert others.foreign_share * others.wall_seconds * running.cpus > 0.1
+    assert known.foreign_share < others.foreign_share
 
 
 def test_cpu_time_of_an_ended_process_is_zero() -> None:

@@ -60,8 +60,8 @@ def assignment(folder: Path, source: str, *, with_cost: bool) -> Assignment:
         rubric = re.sub(r"\[\[cost\.steps\]\].*?(?=\n\[)", "", rubric, flags=re.DOTALL)
     (folder / "rubric.toml").write_text(rubric)
     offered = catalogue()
-    tested = typed_server(f"{folder}/server {{port}}", "bytes", offered)
-    return Assignment(tested, "prefork", load_rubric(folder / "rubric.toml"), offered, patience=3.0)
+    subject = typed_server(f"{folder}/server {{port}}", "bytes", offered)
+    return Assignment(subject, "prefork", load_rubric(folder / "rubric.toml"), offered, patience=3.0)
 
 
 def test_the_server_of_the_page_has_all_points_of_conformance(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from thunderherd.engine import client
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run.own_programs import prepared
 from thunderherd.study.loading import load_study
 from thunderherd.trial.trial import run_trial
 
@@ -30,6 +30,6 @@ def test_a_server_answers_wrk_with_the_whole_file(
     (load,) = trial.loads
     assert load.tally.errors == {}, trial.invalid_reasons
     assert load.tally.requests > 0
-    if own.foreign is None:
+    if own.own_server is None:
         assert trial.summary is not None and trial.summary.tally is not None
         assert trial.summary.tally.bytes_sent >= BYTES * load.tally.requests

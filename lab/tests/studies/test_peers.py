@@ -8,7 +8,7 @@ import pytest
 
 from thunderherd.cli.list import _studies
 from thunderherd.engine import client
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run.own_programs import prepared
 from thunderherd.study.loading import load_study
 from thunderherd.trial.trial import run_trial
 

@@ -8,7 +8,7 @@ import pytest
 
 from thunderherd.cli.list import _studies
 from thunderherd.engine import client
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run.own_programs import prepared
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.trial import run_trial
 
@@ -29,7 +29,7 @@ def study() -> Study:
 
 
 def test_every_server_of_the_study_is_tested_here(use_engine: Path) -> None:
-    named = {each.base for each in study().contenders if each.foreign} | {*study().absent}
+    named = {each.base for each in study().contenders if each.own_server} | {*study().absent}
     assert {name.partition("@")[0] for name in named} <= {*BUILT_SOON, *BUILT_LATER}
 
 
@@ -55,7 +55,9 @@ def test_a_server_answers_http_and_echoes(name: str, use_engine: Path) -> None:
 def test_the_list_names_each_command_of_the_study() -> None:
     (entry,) = [each for each in _studies() if each["name"] == "runtimes"]
     programs = {
-        each.foreign.command[0] for each in study().contenders if each.foreign and not each.foreign.build
+        each.own_server.command[0]
+        for each in study().contenders
+        if each.own_server and not each.own_server.build
     }
     assert programs <= {command.split()[0] for command in entry["commands"]}
     (ours,) = [each for each in _studies() if each["name"] == "unp-ch30"]

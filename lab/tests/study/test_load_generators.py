@@ -236,7 +236,7 @@ def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Pa
     text = OWN.replace(
         "[contenders.load]\n", 'command = ["sh", "server.sh"]\nversion = ["sh"]\n[contenders.load]\n'
     ).replace('name = "own"\ndesign = "epoll"', 'name = "own"')
-    assert loaded(tmp_path, text).contender("own").foreign
+    assert loaded(tmp_path, text).contender("own").own_server
     missing = text.replace('["sh"]', '["no-such"]') if not of else f'{text}version = ["no-such"]\n'
     assert places(refused(loaded, tmp_path, missing), "study.no_program")
 
@@ -246,12 +246,12 @@ def test_the_program_that_prints_the_version_must_be_there(of: str, tmp_path: Pa
 def test_every_load_of_a_bundled_study_has_the_parser_of_its_program(name: str, size: str) -> None:
     found = load_study(name, size, (), client.catalogue())
     loads = {each.base: each.load for each in found.contenders}
-    foreign = {base: load for base, load in loads.items() if load.generator is not None}
+    own_loads = {base: load for base, load in loads.items() if load.generator is not None}
     programs = {"sh": "vegeta", "tcp_rr": "neper", "tcp_crr": "neper", "tcp_stream": "neper"}
-    for load in foreign.values():
+    for load in own_loads.values():
         program = Path(load.generator.command[0]).name if load.generator else ""
         assert load.parser == programs.get(program, program)
-    assert len(foreign) < len(loads), "some loads are ours"
+    assert len(own_loads) < len(loads), "some loads are ours"
     left_out = [why for why in found.absent.values() if "not part of size" not in why]
     assert all("no program" in why for why in left_out)
 
@@ -265,6 +265,6 @@ def test_each_program_of_a_bundled_study_may_be_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
     found = load_study(name, "full", (), client.catalogue())
-    kept = {each.base for each in whole.contenders if not each.foreign and not each.load.generator}
+    kept = {each.base for each in whole.contenders if not each.own_server and not each.load.generator}
     assert {each.base for each in found.contenders} == kept
     assert all("or give its path" not in why for why in found.absent.values())

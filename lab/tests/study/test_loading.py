@@ -57,7 +57,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     }
     assert study.load.requests_per_trial == 2 * 5 * 50
     assert (study.lab.server_cpus, study.lab.client_cpus) == ((0,), None)
-    assert (study.noise.steal_percent, study.noise.foreign_percent) == (4, 15)
+    assert (study.noise.steal_percent, study.noise.others_percent) == (4, 15)
     assert study.notes_about("claim H1") == NOTE
     assert study.notes[0].startswith("500 connections") and "5000" in study.notes[0]
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from made.interrupted import left_of
 from made.refusals import refused
+from made.small_studies import one_block
 
 from thunderherd.cli.run import _refuse_commands
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run.own_programs import prepared
 from thunderherd.run.profiled import with_samples
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import trial as trials
@@ -37,26 +38,21 @@ while time.monotonic() - began < seconds:
 lasted = time.monotonic() - began
 print(json.dumps({"requests": int(asked + more), "errors": 0, "seconds": lasted, "p50": 0.001}))
 """
-STUDY = """
-name = "own"
-[server]
-workload = "http"
-settings = { bytes = 64 }
-[load]
-kind = "closed_connections"
-settings = { clients = 4, connections = "kept", duration = "DURATION" }
-command = COMMAND
-parser = "PARSER"
-[measure]
-limits = "0"
-[comparisons]
-all_pairs = false
-[sizes.quick]
-repetitions = 1
+STUDY = (
+    one_block(
+        "own",
+        workload="http",
+        server="settings = { bytes = 64 }\n",
+        kind="closed_connections",
+        load='command = COMMAND\nparser = "PARSER"\n',
+        settings='clients = 4, connections = "kept", duration = "DURATION"',
+    )
+    + """\
 [[contenders]]
 name = "epoll"
 design = "epoll"
 """
+)
 ADDRESS = "http://{host}:{port}/"
 VEGETA = Path(__file__).resolve().parents[2] / "thunderherd/studies/generators/vegeta.sh"
 TOOLS = {

@@ -123,10 +123,10 @@ def grade(
     if predict is not None:
         _known("prediction", predict, (*PREDICTIONS, ASK), "predict")
     offered = catalogue()
-    tested = typed_server(server, workload, offered)
+    subject = typed_server(server, workload, offered)
     assignments = [
         Assignment(
-            tested=tested,
+            subject=subject,
             reference=reference,
             rubric=used,
             catalogue=offered,

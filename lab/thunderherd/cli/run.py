@@ -146,10 +146,10 @@ def _refuse_commands(study: Study) -> None:
     from thunderherd.study.file.names import bundled_studies
 
     named = [
-        (each.base, foreign.command)
+        (each.base, program.command)
         for each in study.contenders
-        for foreign in (each.foreign, each.load.generator)
-        if foreign is not None and foreign.command
+        for program in (each.own_server, each.load.generator)
+        if program is not None and program.command
     ]
     if not named or study.path in bundled_studies().values():
         return

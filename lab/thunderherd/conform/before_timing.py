@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from thunderherd.conform.server import Tested
+from thunderherd.conform.server import Subject
 from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
 from thunderherd.errors import UserError
 from thunderherd.study.file.placeholders import filled
-from thunderherd.study.foreign import PATH
 from thunderherd.study.loading import Contender, Study
+from thunderherd.study.own_programs import PATH
 from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
 from thunderherd.trial.caveats import NO_CONFORM
 
@@ -48,13 +48,13 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
     does not start is left to the trials, which say why. Raise `UserError` for the first case that fails.
     """
     passed: dict[str, list[int]] = {}
-    for tested, contenders in _servers(study).items():
-        known = cases_of(tested.workload)
+    for subject, contenders in _servers(study).items():
+        known = cases_of(subject.workload)
         needed = {case.number for each in contenders for case in needed_cases(each, known)}
         name = contenders[0].base
         say(f"{name}: checking its replies before it is timed")
         try:
-            found = _conformance(tested, tuple(sorted(needed)))
+            found = _conformance(subject, tuple(sorted(needed)))
         except EngineError as error:
             say(f"{name}: {error}")
             if error.hint:
@@ -74,22 +74,22 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
 
 
 @lru_cache(maxsize=64)
-def _conformance(tested: Tested, numbers: tuple[int, ...]) -> Conformance:
+def _conformance(subject: Subject, numbers: tuple[int, ...]) -> Conformance:
     """Run the cases once for all stages of a search."""
-    return conformance(tested, numbers=numbers, plain=True, any_status=True)
+    return conformance(subject, numbers=numbers, plain=True, any_status=True)
 
 
-def _servers(study: Study) -> dict[Tested, list[Contender]]:
+def _servers(study: Study) -> dict[Subject, list[Contender]]:
     """Return the servers that are not ours, each with the contenders that it serves."""
-    found: dict[Tested, list[Contender]] = {}
-    for tested, contender in _each_server(study):
-        found.setdefault(tested, []).append(contender)
+    found: dict[Subject, list[Contender]] = {}
+    for subject, contender in _each_server(study):
+        found.setdefault(subject, []).append(contender)
     return found
 
 
-def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
+def _each_server(study: Study) -> Iterator[tuple[Subject, Contender]]:
     for each in study.contenders:
-        server = each.foreign
+        server = each.own_server
         if server is None or each.load.generator is not None:
             continue
         path = each.load.settings.get(PATH)
@@ -97,7 +97,7 @@ def _each_server(study: Study) -> Iterator[tuple[Tested, Contender]]:
         server = server.model_copy(update={"command": tuple(filled(word, values) for word in server.command)})
         typed = server.url or _as_typed(server.command)
         yield (
-            Tested(
+            Subject(
                 typed,
                 each.workload,
                 "url" if server.url else "command",
@@ -116,11 +116,11 @@ def _as_typed(command: Sequence[str]) -> str:
 
 
 def _replay(found: Conformance, number: int) -> str:
-    server = found.tested.server
+    server = found.subject.server
     case = next(each for each in found.cases if each.number == number)
     folder = server.directory if server is not None and server.command else None
     inside = "" if folder in (None, Path.cwd()) else f"cd {shlex.quote(str(folder))} && "
-    known = dict(found.tested.placeholders)
+    known = dict(found.subject.placeholders)
     variables = "".join(
         f"{name}={shlex.quote(filled(value, known))} "
         for name, value in (server.environment if server is not None else {}).items()

@@ -17,8 +17,8 @@ def as_json(found: Conformance) -> dict[str, Any]:
     """Return the verdicts for programs."""
     return {
         "schema": SCHEMA,
-        "server": found.tested.typed,
-        "workload": found.tested.workload,
+        "server": found.subject.typed,
+        "workload": found.subject.workload,
         "seed": found.seed,
         "failed": [each.number for each in found.failed],
         "cases": [
@@ -36,7 +36,7 @@ def as_junit(found: Conformance) -> bytes:
     skipped = found.of("not_judged")
     suite = ElementTree.Element(
         "testsuite",
-        name=f"thunderherd conform {found.tested.typed}",
+        name=f"thunderherd conform {found.subject.typed}",
         tests=str(len(found.cases)),
         failures=str(len(found.failed)),
         errors="0",
@@ -47,7 +47,7 @@ def as_junit(found: Conformance) -> bytes:
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=f"conform.{found.tested.workload}",
+            classname=f"conform.{found.subject.workload}",
             name=f"{each.number} {each.name}",
             time=f"{each.elapsed_ns / 1e9:.3f}",
         )

@@ -1,4 +1,4 @@
-"""A server to be tested, as it was typed: a command, the URL of a running server, or a design."""
+"""A server under test, as it was typed: a command, the URL of a running server, or a design."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client import ForeignServer, Server
+from thunderherd.engine.client import OwnServer, Server
 from thunderherd.errors import UserError
 from thunderherd.labs import loopback
 from thunderherd.study.file.placeholders import PORT
 from thunderherd.study.file.urls import server_url
-from thunderherd.study.foreign import (
+from thunderherd.study.own_programs import (
     URL,
     address_of,
     command_words,
@@ -24,19 +24,19 @@ from thunderherd.study.foreign import (
     is_command,
     url_problem,
 )
-from thunderherd.study.resolved import Foreign
+from thunderherd.study.resolved import OwnProgram
 from thunderherd.toml.file import LISTS, show, suggest, unknown
 from thunderherd.trial.folder import filled_in
 
-__all__ = ["Tested", "typed_server"]
+__all__ = ["Subject", "typed_server"]
 
 PATH = re.compile(r"/[!-~]{0,1023}")
 """A path as a request line has it."""
 
 
 @dataclass(frozen=True)
-class Tested:
-    """A server to be tested, as it was typed."""
+class Subject:
+    """A server under test, as it was typed."""
 
     typed: str
     workload: str
@@ -45,7 +45,7 @@ class Tested:
     """Where a running server listens."""
     path: str | None = None
     """The path of a resource that it has; None for a workload without paths."""
-    server: Foreign | None = None
+    server: OwnProgram | None = None
     """How a command is started."""
     placeholders: tuple[tuple[str, str], ...] = ()
     """The placeholders of a load's settings, and their values, for the files and variables of a command."""
@@ -60,10 +60,10 @@ class Tested:
         return self.kind != "url"
 
     @contextlib.contextmanager
-    def started(self) -> Iterator[ForeignServer | Server]:
+    def started(self) -> Iterator[OwnServer | Server]:
         """Start it, or watch the running one, for the duration of the block. Main thread only."""
         with contextlib.ExitStack() as held:
-            server: ForeignServer | Server
+            server: OwnServer | Server
             if self.kind == "design":
                 server = Server(self.typed, workload=self.workload)
             elif self.kind == "command":
@@ -71,7 +71,7 @@ class Tested:
                 made = held.enter_context(
                     filled_in(self.server, loopback.KIND.listen, dict(self.placeholders))
                 )
-                server = ForeignServer(
+                server = OwnServer(
                     made.command,
                     name=made.command[0],
                     address=made.address,
@@ -80,14 +80,14 @@ class Tested:
                     environment=made.environment,
                 )
             else:
-                server = ForeignServer(name=self.typed, address=self.address)
+                server = OwnServer(name=self.typed, address=self.address)
             held.enter_context(server)
             yield server
 
 
 def typed_server(
     typed: str, workload: str | None, catalogue: Catalogue, *, path: str | None = None
-) -> Tested:
+) -> Subject:
     """Return the server that was typed, with the path of a resource that it has (default: the URL's, or /).
 
     Raise `UserError` if it is no server, if the workload is unknown, or if it has no paths.
@@ -104,23 +104,23 @@ def typed_server(
     chosen = workload or catalogue.defaults.workload
     path = _path(path, chosen, catalogue)
     if typed in [each.name for each in catalogue.designs]:
-        return Tested(typed, chosen, "design", path=path)
+        return Subject(typed, chosen, "design", path=path)
     if not is_command(typed):
         designs = [each.name for each in catalogue.designs]
         known = f"a command such as './server {PORT}', a URL, or a design: {', '.join(designs)}"
         message = f"{show(typed)} is no command with {PORT}, no URL and no design"
         hint = suggest(typed, designs, known, LISTS["design"])
         raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
-    return Tested(typed, chosen, "command", path=path, server=_server(typed))
+    return Subject(typed, chosen, "command", path=path, server=_server(typed))
 
 
-def _server(typed: str) -> Foreign:
+def _server(typed: str) -> OwnProgram:
     words = command_words(typed, "conform", "conform")
     if not words or shutil.which(words[0]) is None:
         message = f"no program {show(words[0] if words else '')}"
         hint = "install it, build it, or give its path"
         raise UserError(message, code="conform.no_program", hint=hint, where="conform")
-    return Foreign(command=words, directory=Path.cwd())
+    return OwnProgram(command=words, directory=Path.cwd())
 
 
 def _path(path: str | None, workload: str, catalogue: Catalogue) -> str | None:
@@ -143,10 +143,10 @@ def _path(path: str | None, workload: str, catalogue: Catalogue) -> str | None:
     return path or "/"
 
 
-def _running(typed: str, workload: str | None, catalogue: Catalogue) -> Tested:
+def _running(typed: str, workload: str | None, catalogue: Catalogue) -> Subject:
     parts = server_url(typed)
     if problem := url_problem(typed, workload, catalogue, "conform"):
         raise UserError(problem.at("conform"))
     assert parts is not None, "it has no problem"
     path = parts.path if has_paths(parts.scheme, catalogue) else None
-    return Tested(typed, parts.scheme, "url", address_of(parts, catalogue), path)
+    return Subject(typed, parts.scheme, "url", address_of(parts, catalogue), path)

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from thunderherd.conform.server import Tested
+from thunderherd.conform.server import Subject
 from thunderherd.engine.conform_lines import Conformed
 from thunderherd.engine.conformance import Conforming, cases_of
 from thunderherd.errors import UserError
@@ -22,7 +22,7 @@ __all__ = ["Conformance", "conformance"]
 class Conformance:
     """The verdicts of all cases of a server, by number."""
 
-    tested: Tested
+    subject: Subject
     seed: int
     cases: tuple[Conformed, ...]
     plain: bool = False
@@ -38,15 +38,15 @@ class Conformance:
 
     def replay(self, case: Conformed) -> str:
         """Return the command that runs a case again with the same inputs."""
-        workload = "" if self.tested.kind == "url" else f" --workload {self.tested.workload}"
-        typed = shlex.quote(self.tested.typed)
-        path = f" --path {shlex.quote(self.tested.path or '')}" if self._names_path else ""
+        workload = "" if self.subject.kind == "url" else f" --workload {self.subject.workload}"
+        typed = shlex.quote(self.subject.typed)
+        path = f" --path {shlex.quote(self.subject.path or '')}" if self._names_path else ""
         plain = " --plain" if self.plain else ""
         return f"thunderherd conform {typed}{workload}{path} --case {case.number} --seed {self.seed}{plain}"
 
     @property
     def _names_path(self) -> bool:
-        return self.tested.kind != "url" and self.tested.path not in (None, "/")
+        return self.subject.kind != "url" and self.subject.path not in (None, "/")
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Run:
 
 
 def conformance(
-    server: Tested,
+    server: Subject,
     *,
     numbers: Sequence[int] = (),
     seed: int = 1,
@@ -86,9 +86,9 @@ def conformance(
     return Conformance(server, seed, tuple(sorted(run.cases, key=lambda each: each.number)), plain)
 
 
-def _run_until_failure(run: _Run, tested: Tested, conforming: Conforming) -> None:
+def _run_until_failure(run: _Run, subject: Subject, conforming: Conforming) -> None:
     """Start the server, and run the cases that are left until one fails."""
-    with tested.started() as server:
+    with subject.started() as server:
 
         def stop() -> str | None:
             summary = server.stop()
@@ -97,8 +97,8 @@ def _run_until_failure(run: _Run, tested: Tested, conforming: Conforming) -> Non
         lines = conforming.run(
             server.ready.address,
             [*run.left],
-            stop=stop if tested.is_started else None,
-            until_failure=tested.is_started,
+            stop=stop if subject.is_started else None,
+            until_failure=subject.is_started,
         )
         for line in lines:
             run.cases.append(line)

@@ -28,7 +28,7 @@ def steal(here: Here) -> Iterator[Finding]:
 
 def others(here: Here) -> Iterator[Finding]:
     """Report CPU time of other processes, the busiest by name."""
-    noise, allowed = here.watched.noise, here.allowed.foreign_percent
+    noise, allowed = here.watched.noise, here.allowed.others_percent
     seen = f"{noise.foreign_share:.1%} of the machine (± {noise.foreign_uncertainty:.1%})"
     surely = 100 * (noise.foreign_share - noise.foreign_uncertainty)
     named = here.watched.busy[:NAMED]

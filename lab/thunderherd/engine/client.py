@@ -48,13 +48,13 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 __all__ = [
+    "DesignReady",
+    "DesignSnapshot",
+    "DesignSummary",
     "EngineError",
-    "ForeignServer",
     "LoadProcess",
     "NamespaceHolder",
-    "OwnReady",
-    "OwnSnapshot",
-    "OwnSummary",
+    "OwnServer",
     "Sampling",
     "Server",
     "catalogue",
@@ -75,7 +75,7 @@ SNAPSHOT_SECONDS = 15.0
 """Time limit for a snapshot: a few reads, on a machine that may be overloaded."""
 STOP_SECONDS = 15.0
 """Time limit for a server to end, in addition to the drain that its settings allow."""
-FOREIGN_STOP_SECONDS = 10.0
+OWN_SERVER_STOP_SECONDS = 10.0
 """The time that the engine gives a server that is not ours to end, and then to be killed."""
 PROFILE_SECONDS = 60.0
 """Time limit for naming the functions of a profile, after the sampled process has ended."""
@@ -260,23 +260,23 @@ class _Held:
 
 if TYPE_CHECKING:
 
-    class OwnReady(Ready):
+    class DesignReady(Ready):
         """The line of one of our servers, whose processes are known."""
 
         server_pid: int
 
-    class OwnSnapshot(Snapshot):
+    class DesignSnapshot(Snapshot):
         """A snapshot of one of our servers, which count."""
 
         tally: Tally
 
-    class OwnSummary(ServerSummary):
+    class DesignSummary(ServerSummary):
         """The account of one of our servers, which count."""
 
         tally: Tally
 
 else:
-    OwnReady, OwnSnapshot, OwnSummary = Ready, Snapshot, ServerSummary
+    DesignReady, DesignSnapshot, DesignSummary = Ready, Snapshot, ServerSummary
 
 
 class _Controlled(_Held):
@@ -379,7 +379,7 @@ class _Controlled(_Held):
 class Server(_Controlled):
     """A design under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`."""
 
-    ready: OwnReady
+    ready: DesignReady
 
     def __init__(
         self,
@@ -409,16 +409,16 @@ class Server(_Controlled):
             stop_seconds=int((settings or {}).get("drain", 0)) / 1e9,
         )
 
-    def snapshot(self) -> OwnSnapshot:
+    def snapshot(self) -> DesignSnapshot:
         """Return the server's tally and CPU time since its start; raise `EngineError` if it has died."""
-        return cast(OwnSnapshot, super().snapshot())
+        return cast(DesignSnapshot, super().snapshot())
 
-    def stop(self) -> OwnSummary:
+    def stop(self) -> DesignSummary:
         """Let the server drain and end; return the account of its whole life, with `died` if it failed."""
-        return cast(OwnSummary, self._stop())
+        return cast(DesignSummary, self._stop())
 
 
-class ForeignServer(_Controlled):
+class OwnServer(_Controlled):
     """A server that is not ours: run from its command, or, without one, running already at `address`.
 
     Its snapshots have no tally. A command gets the address by `{host}` and `{port}`, and by HOST and PORT in
@@ -450,7 +450,7 @@ class ForeignServer(_Controlled):
             [*line, *(["--", *command] if command else [])],
             f"server {name}",
             sampled=sampling is not None,
-            stop_seconds=FOREIGN_STOP_SECONDS,
+            stop_seconds=OWN_SERVER_STOP_SECONDS,
             directory=directory,
             environment=environment,
         )

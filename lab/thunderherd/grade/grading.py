@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from thunderherd.conform.server import Tested
+from thunderherd.conform.server import Subject
 from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
@@ -126,7 +126,7 @@ class Grade:
 class Assignment:
     """What is graded, against what, and how."""
 
-    tested: Tested
+    subject: Subject
     reference: str
     rubric: RubricFile
     catalogue: Catalogue
@@ -147,14 +147,14 @@ class Assignment:
             for name, value in own.load.items()
         )
         return GradeRequest(
-            contenders=(self.tested.typed, self.reference), settings=tuple(settings),
-            workload=self.tested.workload, lab=self.lab, budget=own.budget, seed=self.seed, out=self.out,
+            contenders=(self.subject.typed, self.reference), settings=tuple(settings),
+            workload=self.subject.workload, lab=self.lab, budget=own.budget, seed=self.seed, out=self.out,
             words=self.words, cost_alone=True, conform=False,
         )  # fmt: skip
 
     def check(self) -> list[int]:
         """Return the numbers of the cases that count; raise `UserError` for every mistake before any runs."""
-        cases = self.rubric.cases(cases_of(self.tested.workload))
+        cases = self.rubric.cases(cases_of(self.subject.workload))
         if self.rubric.rubric.most_for_cost:
             try:
                 check(self.request)
@@ -168,10 +168,10 @@ def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade
 
     A server that does not start, or that fails under load, loses its points, and the items say why.
     """
-    numbers, tested, rubric = assignment.check(), assignment.tested, assignment.rubric.rubric
+    numbers, subject, rubric = assignment.check(), assignment.subject, assignment.rubric.rubric
     needed = [each for each in rubric.cost.needs if rubric.most_for_cost]
     found = _cases(assignment, sorted({*numbers, *needed}))
-    names = {each.number: each.name for each in cases_of(tested.workload)}
+    names = {each.number: each.name for each in cases_of(subject.workload)}
     if isinstance(found, str):
         items = [
             Item(str(each), names[each], 0.0, rubric.points_of(each), facts=(("actual", found),))
@@ -183,7 +183,13 @@ def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade
                  for each in found.cases if each.number in numbers]  # fmt: skip
         failed = [each.number for each in found.failed if each.number in needed]
     given = Grade(
-        tested.typed, assignment.reference, tested.workload, rubric.visibility, tuple(items), None, prediction
+        subject.typed,
+        assignment.reference,
+        subject.workload,
+        rubric.visibility,
+        tuple(items),
+        None,
+        prediction,
     )
     if not rubric.most_for_cost:
         return given
@@ -200,10 +206,10 @@ def _cases(assignment: Assignment, numbers: Sequence[int]) -> Conformance | str:
     seed = 1 if assignment.seed is None else assignment.seed
     try:
         if not numbers:
-            return Conformance(assignment.tested, seed, ())
-        return conformance(assignment.tested, numbers=numbers, seed=seed, patience=assignment.patience)
+            return Conformance(assignment.subject, seed, ())
+        return conformance(assignment.subject, numbers=numbers, seed=seed, patience=assignment.patience)
     except EngineError as error:
-        if not assignment.tested.is_started:
+        if not assignment.subject.is_started:
             raise
         return " ".join(str(error).split())
 

@@ -1,7 +1,7 @@
 """The machine's limits: measured by the engine in rounds, each reported as a median with its interval.
 
 If the machine was noisier than a study allows, the limits are measured again, and the quieter measurement is
-used: a limit is the least that something can cost, and foreign load makes it too high.
+used: a limit is the least that something can cost, and the load of other processes makes it too high.
 
 Two prices are differences between others, round by round, so that a disturbance of a whole round cancels in
 part. One is the cost of switching to another process, the other that of waking a process on another CPU. A

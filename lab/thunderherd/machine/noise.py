@@ -1,4 +1,4 @@
-"""The noise of the machine during a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
+"""The noise of the machine during a trial: stolen CPU, CPU of other processes, soft interrupts, throttling,
 retransmitted segments.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
@@ -32,7 +32,7 @@ class NoiseLimits(Protocol):
     @property
     def steal_percent(self) -> float: ...
     @property
-    def foreign_percent(self) -> float: ...
+    def others_percent(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ def loudness(noise: Noise, limits: NoiseLimits) -> float:
     """
     if noise.throttled > 0:
         return math.inf
-    foreign = max(0.0, noise.foreign_share - noise.foreign_uncertainty)
+    others = max(0.0, noise.foreign_share - noise.foreign_uncertainty)
     return max(
         _multiple(100 * noise.steal_share, limits.steal_percent),
-        _multiple(100 * foreign, limits.foreign_percent),
+        _multiple(100 * others, limits.others_percent),
     )
 
 
@@ -136,9 +136,9 @@ def describe(noise: Noise, limits: NoiseLimits) -> str:
         parts.append(
             f"{_share(noise.steal_share)} stolen by the hypervisor (allowed: {limits.steal_percent:g} %)"
         )
-    if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
+    if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.others_percent:
         parts.append(
-            f"{_share(noise.foreign_share)} used by other processes (allowed: {limits.foreign_percent:g} %)"
+            f"{_share(noise.foreign_share)} used by other processes (allowed: {limits.others_percent:g} %)"
         )
     return ", ".join(parts)
 
@@ -202,8 +202,8 @@ def process_cpu_seconds(pid: int) -> float:
 def interrupt_time_is_apart() -> bool:
     """True if the kernel excludes interrupt time from a task's CPU time.
 
-    If it does, soft interrupts of our own packets are in no task's account and would look foreign. Read from
-    the kernel's configuration; true if that is unavailable, as in most distributions.
+    If it does, soft interrupts of our own packets are in no task's account and would look like those of other
+    processes. Read from the kernel's configuration; true if that is unavailable, as in most distributions.
     """
     config = proc.kernel_configuration()
     if config is None:

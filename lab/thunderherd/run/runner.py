@@ -41,7 +41,7 @@ from thunderherd.run import live_view, progress, recordings
 from thunderherd.run.counted import count_run, counted, counted_so_far
 from thunderherd.run.counting_cost import cost_run, cost_so_far
 from thunderherd.run.extra_trials import ExtraTrials
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run.own_programs import prepared
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
@@ -50,7 +50,7 @@ from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
-from thunderherd.trial.caveats import CONFORMED
+from thunderherd.trial.caveats import PASSED_CASES
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
@@ -130,8 +130,8 @@ def _open(
         return run
     if resume:
         show.say(f"{path}: {NOTHING_TO_RESUME}")
-    if any(each.foreign for each in study.contenders):
-        here[CONFORMED] = check_servers(study, show.say) if conform else None
+    if any(each.own_server for each in study.contenders):
+        here[PASSED_CASES] = check_servers(study, show.say) if conform else None
     info = RunInfo(
         study=study.model_dump(mode="json"),
         digest=study.digest,

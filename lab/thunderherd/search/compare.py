@@ -95,9 +95,9 @@ def _checked(request: CompareRequest) -> tuple[CompareStudies, Stages, float]:
 def _check_running(request: CompareRequest, study: Study) -> None:
     """Refuse a URL at which no server accepts a connection, before anything is written."""
     urls = {
-        made.foreign.url: made.foreign.address
+        made.own_server.url: made.own_server.address
         for made in study.contenders
-        if made.foreign and made.foreign.url and made.foreign.address
+        if made.own_server and made.own_server.url and made.own_server.address
     }
     for url, address in urls.items():
         host, _, port = address.rpartition(":")

@@ -29,7 +29,14 @@ from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
-from thunderherd.search.contenders import Basis, contender, is_foreign, raised_limits, scheme_of, with_workers
+from thunderherd.search.contenders import (
+    Basis,
+    contender,
+    has_own_server,
+    raised_limits,
+    scheme_of,
+    with_workers,
+)
 from thunderherd.search.request import CompareRequest
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -41,8 +48,8 @@ from thunderherd.study.defaults import (
     has_persistent,
     window,
 )
-from thunderherd.study.foreign import url_problem
 from thunderherd.study.lab_option import read as read_lab
+from thunderherd.study.own_programs import url_problem
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.toml.cpus import without_ranges
 from thunderherd.toml.file import KeyPath, show, suggest, unknown
@@ -447,10 +454,10 @@ class CompareStudies:
 
         The same command keeps its name, so that it is refused.
         """
-        taken = {each["name"] for each in tables if not is_foreign(each)}
+        taken = {each["name"] for each in tables if not has_own_server(each)}
         named: dict[str, str] = {}
         for table in tables:
-            if not is_foreign(table):
+            if not has_own_server(table):
                 continue
             label, name = table["label"], table["name"]
             names = (name, *(f"{name}_{number}" for number in range(2, len(tables) + 2)))

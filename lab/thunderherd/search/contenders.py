@@ -24,8 +24,8 @@ from thunderherd.search.request import CrossoverRequest
 from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
-from thunderherd.study.foreign import KEYS, URL, command_words, is_command
 from thunderherd.study.overrides import parse_override
+from thunderherd.study.own_programs import KEYS, URL, command_words, is_command
 from thunderherd.toml.file import assign, nearest, shortened, show, suggest
 from thunderherd.toml.quantities import TIME, UNITS, Quantity, Range, amounts
 
@@ -35,7 +35,7 @@ __all__ = [
     "Swept",
     "check_directions",
     "contender",
-    "is_foreign",
+    "has_own_server",
     "names_of_settings",
     "raised_limits",
     "ranges_of",
@@ -79,7 +79,7 @@ class Basis:
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """Return the settings of a contender's server; none if it is not ours."""
-        if is_foreign(table):
+        if has_own_server(table):
             return {}
         return self.catalogue.settings_of_server(
             table.get("design", self.design), _way(table, self.server_way), self.workload
@@ -148,8 +148,8 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 
 def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the table of a contender; raise `UserError` with the known names for an unknown one."""
-    if foreign := _foreign(typed, basis):
-        return foreign
+    if own_server := _own_server(typed, basis):
+        return own_server
     first, comma, rest = typed.partition(",")
     if comma and first.strip() and "=" not in first:
         return _of_settings(typed, basis, contender(first.strip(), basis, {}), rest)
@@ -185,7 +185,7 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
     )
 
 
-def is_foreign(table: Mapping[str, Any]) -> bool:
+def has_own_server(table: Mapping[str, Any]) -> bool:
     """True if a contender's server is not ours."""
     return any(key in table for key in KEYS)
 
@@ -196,7 +196,7 @@ def scheme_of(typed: str) -> str | None:
     return found[1] if found else None
 
 
-def _foreign(typed: str, basis: Basis) -> dict[str, Any] | None:
+def _own_server(typed: str, basis: Basis) -> dict[str, Any] | None:
     """Return the table of a URL or a command; None for other contenders."""
     if URL.match(typed):
         return {"name": _plain_name(typed), "label": typed, "url": typed}
@@ -217,7 +217,7 @@ def with_workers(table: dict[str, Any], basis: Basis, clients: int) -> tuple[str
 
     Return why it cannot serve that many, and a hint; None if it can.
     """
-    design = None if is_foreign(table) else basis.catalogue.design(table.get("design", basis.design))
+    design = None if has_own_server(table) else basis.catalogue.design(table.get("design", basis.design))
     if design is None or not design.serves_one_by_one:
         return None
     known = basis.settings_of_server(table)

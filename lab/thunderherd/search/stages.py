@@ -107,7 +107,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     from thunderherd.engine.client import find_engine
     from thunderherd.machine import description
     from thunderherd.records.directory import OtherVersionError, load
-    from thunderherd.run.foreign_servers import prepared
+    from thunderherd.run.own_programs import prepared
     from thunderherd.run.runner import check_same
 
     try:

@@ -90,9 +90,9 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
     load, workload = made.load, catalogue.workload(made.workload)
     if catalogue.load(load.kind) is None or workload is None:
         return  # a problem already
-    if catalogue.design(made.design) is None and made.foreign is None:
+    if catalogue.design(made.design) is None and made.own_server is None:
         return  # a problem already
-    of_server = None if made.foreign else judged(command_of_server(made, with_cpus=here), catalogue)
+    of_server = None if made.own_server else judged(command_of_server(made, with_cpus=here), catalogue)
     of_load = judged(command_of_load(load), catalogue)
     for answer, options, settings in (
         (of_server, OF_SERVER, ("settings",)),
@@ -103,7 +103,7 @@ def _of_ends(each: Configuration, made: Contender, catalogue: Catalogue, here: b
             yield keys or [*options.values()][:1], _in_words(answer, made)
     if not isinstance(of_load, Refused):
         largest = of_load.largest if of_load else None
-        for agreement in () if made.foreign or load.generator else workload.agreements:
+        for agreement in () if made.own_server or load.generator else workload.agreements:
             if broken := agreement.broken(load.engine_settings, made.settings, largest):
                 keys = [("load", "settings", agreement.client), ("settings", agreement.service)]
                 message, hint = broken

@@ -26,7 +26,7 @@ from thunderherd.study.file.tables import (
     StudyForm,
     SweepTable,
 )
-from thunderherd.study.foreign import OF_COMMANDS, is_foreign
+from thunderherd.study.own_programs import OF_COMMANDS, has_own_server
 from thunderherd.toml.cpus import CPU_LIST
 from thunderherd.toml.file import KeyPath, suggest, toml_data
 
@@ -127,7 +127,7 @@ class SettableKeys:
         settings = self._catalogue.settings_of_server(design, way, workload)
         own = (
             "label",
-            *(("command", "url", *OF_COMMANDS) if is_foreign(contender) else ()),
+            *(("command", "url", *OF_COMMANDS) if has_own_server(contender) else ()),
             "workload",
             *Way._fields,
             "trial",
@@ -175,8 +175,8 @@ class SettableKeys:
         of_sweeps = [full for full in matches if full.startswith("sweeps.")]
         if len(shared) > 1:
             # Settings of other workloads and loads count only if the study's own have none of that name.
-            foreign = [full for full in shared if ".settings." in full and full not in self._own]
-            shared = [full for full in shared if full not in foreign] or shared
+            of_others = [full for full in shared if ".settings." in full and full not in self._own]
+            shared = [full for full in shared if full not in of_others] or shared
         meant = shared or of_contenders or of_sweeps
         if len(meant) > 1 and meant is not of_contenders:
             hint = f"write {' or '.join(meant)}"

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
@@ -44,7 +44,7 @@ CLOSING, BY_RESET = "closing", "reset"
 
 
 class _Resolved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, serialize_by_alias=True)
 
 
 class Measure(_Resolved):
@@ -83,7 +83,7 @@ class Measure(_Resolved):
         return AskedCounters(tuple(self.counters), frozenset(self.states))
 
 
-class Foreign(_Resolved):
+class OwnProgram(_Resolved):
     """A server or load generator that is not ours: its command, or the address at which it is running.
 
     `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too; `built` is
@@ -124,7 +124,7 @@ class LoadPlan(_Resolved):
     workload: str
     processes: int
     settings: Settings
-    generator: Foreign | None = None
+    generator: OwnProgram | None = None
     parser: str | None = None
     warm_up_connections: int
     files: dict[str, str] = {}
@@ -275,7 +275,7 @@ class Contender(_Resolved):
     what the server creates for every connection; `calls`, whether the server makes a system call for each
     operation; and `counts_requests`, whether the server counts as many requests as its clients make.
 
-    A server that is not ours has `foreign`, and no design.
+    A server of the user's own is `own_server`, which records call `foreign`, and has no design.
 
     From the study come `scale`, how much smaller it is than the source's experiment, in words;
     `queueing_bound`, the most requests a second by arithmetic; and `at_least`, the minimum of metrics in a
@@ -289,7 +289,9 @@ class Contender(_Resolved):
     point: str | None
     row: int | None
     design: str
-    foreign: Foreign | None = None
+    own_server: OwnProgram | None = Field(
+        default=None, validation_alias=AliasChoices("foreign", "own_server"), serialization_alias="foreign"
+    )
     primitive: str
     receive: str
     stores: bool = True
@@ -315,8 +317,8 @@ class Contender(_Resolved):
         """Return its configuration by key."""
         return {
             "design": self.design,
-            "command": self.foreign and self.foreign.command,
-            "url": self.foreign and self.foreign.url,
+            "command": self.own_server and self.own_server.command,
+            "url": self.own_server and self.own_server.url,
             "lab.kind": self.lab.kind,
             "lab.network": self.lab.network,
             **{f"lab.{key}": self.lab.settings.get(key) for key in QUANTITIES},

@@ -36,17 +36,17 @@ from thunderherd.study.file.contenders import (
     x_label,
 )
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
-from thunderherd.study.foreign import (
-    check_foreign,
-    check_load_generator,
-    foreign_of,
-    load_generator_of,
-    load_settings,
-    missing_programs,
-)
 from thunderherd.study.labs import common_settings, lab_of, local_ports, notes_of, of_sockets
 from thunderherd.study.loads import check_ends, check_ports, command_of_load, judged
 from thunderherd.study.overrides import SettableKeys, parse_override
+from thunderherd.study.own_programs import (
+    check_load_generator,
+    check_own_server,
+    load_generator_of,
+    load_settings,
+    missing_programs,
+    own_server_of,
+)
 from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study.resolved import (
     LEFT_OUT,
@@ -322,7 +322,7 @@ class Resolver:
         found = configurations(form, self.catalogue)
         check_names(form, found, self.catalogue, problems)
         for each in found:
-            check_foreign(each, self.catalogue, problems)
+            check_own_server(each, self.catalogue, problems)
             check_load_generator(each, problems)
             check_taken(each, self.catalogue, problems)
             check_placeholders(each, self.catalogue, problems)
@@ -396,8 +396,8 @@ class Resolver:
             | _known(each.table.settings, allowed)
         )
         settings = divided(settings, OF_SERVER, scale, allowed, self.remainders)
-        foreign = foreign_of(each, self.catalogue, self._folder)
-        settings = {} if foreign else settings
+        own_server = own_server_of(each, self.catalogue, self._folder)
+        settings = {} if own_server else settings
         load = self._load(each.load, each.workload, each.lab, scale, load_settings(each))
         if generator := load_generator_of(each, self._folder):
             load = load.model_copy(update={"generator": generator, "parser": each.load.parser})
@@ -414,9 +414,9 @@ class Resolver:
             point=each.point.name if each.point else None,
             row=table.row if is_main and isinstance(table.row, int) else None,
             design=each.design,
-            foreign=foreign,
+            own_server=own_server,
             **each.way._asdict(),
-            **self._seen_of(self.catalogue.defaults.way if foreign else each.way),
+            **self._seen_of(self.catalogue.defaults.way if own_server else each.way),
             **self.catalogue.facts_of(
                 each.design, each.way, each.load.way, settings=(settings, load.settings)
             ),
@@ -430,7 +430,7 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
-            counts_requests=foreign is None and (workload is None or workload.counts_requests),
+            counts_requests=own_server is None and (workload is None or workload.counts_requests),
             control_of=table.control_of if is_main else None,
         )
 
@@ -553,7 +553,7 @@ class Resolver:
             labs.setdefault(made.sweep, set()).add(made.lab.network)
         if {lab.network} not in labs.values():
             lab = lab.model_copy(update={"settings": {}})  # no part runs in the study's own lab
-        running = [made.foreign is not None and made.foreign.url is not None for made in contenders]
+        running = [made.own_server is not None and made.own_server.url is not None for made in contenders]
         yield from notes_of(lab, self.form.lab.placement, places_servers=not all(running) or not running)
         yield from notes_of_commands(chosen, self.catalogue, self.problems)
         for reason in dict.fromkeys(missing.values()):

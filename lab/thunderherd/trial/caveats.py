@@ -36,18 +36,18 @@ from thunderherd.trial.faults import REQUESTS
 from thunderherd.trial.observation import UNKNOWN
 
 __all__ = [
-    "CONFORMED",
     "MEANINGS",
     "NO_CONFORM",
+    "PASSED_CASES",
     "Shares",
     "client_notes",
     "closing_notes",
     "conform_notes",
     "copied_after_all",
-    "foreign_notes",
     "latency_notes",
     "not_reported",
     "not_told",
+    "own_server_notes",
     "remarks",
     "scaled_metrics",
     "scaled_notes",
@@ -60,7 +60,7 @@ __all__ = [
 
 NO_CONFORM = "--no-conform"
 """The option of commands that leaves the check of such servers out."""
-CONFORMED = "conformed"
+PASSED_CASES = "conformed"
 """The key of a run's machine with the cases that servers passed before the first trial: numbers by contender.
 
 None: they were not checked. Missing: there is no such server.
@@ -159,18 +159,18 @@ SAME_SIZE = 1.1
 """The largest ratio of two contenders' bytes per request that is not worth a note."""
 
 
-def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
+def own_server_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
     """Yield what is different for servers that are not ours: their CPU time, counts, and replies."""
-    foreign = {each.base: each for each in study.contenders if each.foreign is not None}
-    if not foreign:
+    own_servers = {each.base: each for each in study.contenders if each.own_server is not None}
+    if not own_servers:
         return
     without: list[str] = []
     running: dict[bool, list[str]] = {}
-    for base, contender in foreign.items():
-        if contender.foreign and contender.foreign.url is not None:
+    for base, contender in own_servers.items():
+        if contender.own_server and contender.own_server.url is not None:
             ready = next((each.ready for each in trials if _base(each) == base and each.ready), None)
             known = ready is not None and ready.cpu_source != UNKNOWN
-            running.setdefault(known, []).append(contender.foreign.url)
+            running.setdefault(known, []).append(contender.own_server.url)
         if contender.load.generator is None and not _counts_requests(base, trials):
             without.append(contender.label if contender.sweep is None else base)
     for known, urls in running.items():
@@ -181,7 +181,7 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
             "only the clients' counts are checked, since these servers report none: "
             f"{', '.join(dict.fromkeys(without))}"
         )
-    workloads = {each.workload for each in foreign.values() if each.load.generator is None}
+    workloads = {each.workload for each in own_servers.values() if each.load.generator is None}
     compared = [
         each.base for each in study.contenders if each.load.generator is None and each.workload in workloads
     ]
@@ -198,9 +198,9 @@ def foreign_notes(study: Study, trials: Sequence[TrialRecord]) -> Iterator[str]:
 
 def conform_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
     """Yield which cases servers that are not ours passed before they were timed, or that none was checked."""
-    if CONFORMED not in machine:
+    if PASSED_CASES not in machine:
         return
-    passed = machine[CONFORMED]
+    passed = machine[PASSED_CASES]
     if passed is None:
         yield f"servers that are not ours were timed without conformance cases ({NO_CONFORM})"
         return
@@ -218,7 +218,7 @@ def client_notes(study: Study) -> Iterator[str]:
         {
             each.label if each.sweep is None else each.base: None
             for each in study.contenders
-            if each.load.generator is not None and (each.foreign is None) == has_ours
+            if each.load.generator is not None and (each.own_server is None) == has_ours
         }
         for has_ours in (True, False)
     )

@@ -104,7 +104,7 @@ def _tally_faults(seen: Observation) -> Iterator[str]:
         opened = sum(load.tally.connections for load in seen.loads)
         if seen.contender.load.generator is None and counted.connections != opened:
             yield f"server counted {counted.connections} connections in the window, its clients {opened}"
-    elif not seen.contender.foreign:
+    elif not seen.contender.own_server:
         return
     planned = seen.contender.load.requests_per_trial
     expected = total(load.expected_requests for load in seen.loads)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled
-from thunderherd.study.resolved import Foreign
+from thunderherd.study.resolved import OwnProgram
 
 __all__ = ["Filled", "filled_in", "template_of"]
 
@@ -31,7 +31,7 @@ class Filled:
 
 
 @contextlib.contextmanager
-def filled_in(server: Foreign, listen: str, settings: Mapping[str, str]) -> Iterator[Filled]:
+def filled_in(server: OwnProgram, listen: str, settings: Mapping[str, str]) -> Iterator[Filled]:
     """Fill in a command for a trial. A command with `{dir}` has a folder, which is removed at the end.
 
     `listen` is HOST:0; `settings` has the placeholders of the load's settings. Without a folder and a second
@@ -54,7 +54,7 @@ def filled_in(server: Foreign, listen: str, settings: Mapping[str, str]) -> Iter
         yield _filled(server, values, f"{host}:{ports[0]}", ports[1])
 
 
-def _filled(server: Foreign, values: Mapping[str, str], address: str, second_port: str) -> Filled:
+def _filled(server: OwnProgram, values: Mapping[str, str], address: str, second_port: str) -> Filled:
     return Filled(
         [filled(word, values) for word in server.command],
         {name: filled(value, values) for name, value in server.environment.items()},

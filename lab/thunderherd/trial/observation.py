@@ -196,8 +196,8 @@ class Observation:
             return None
         served, of_life = self._requests_between(self.rest_before, self.rest_after), life and life.tally
         if served is not None and of_life and of_life.requests and life and life.cpu_ns:
-            # A clock that stops just before a process ends would make the rest look foreign. So the window's
-            # share of the whole life is used if it is larger.
+            # A clock that stops just before a process ends would make the rest look like that of other
+            # processes. So the window's share of the whole life is used if it is larger.
             used = max(used, life.cpu_ns / 1e9 * served / of_life.requests)
         return noise.between(*self.samples, server_seconds=used)
 
@@ -263,11 +263,11 @@ class Observation:
 
     def _is_unknown(self, metric: str) -> bool:
         """True if a metric rests on what is unknown of a server, or of both ends, that are not ours."""
-        is_foreign = self.contender.foreign is not None
+        has_own_server = self.contender.own_server is not None
         return (
             (self.has_unknown_cpu and metric in OF_SERVER)
-            or (is_foreign and metric in OF_OUR_SERVERS)
-            or (is_foreign and self.contender.load.generator is not None and metric in OF_CONNECTIONS)
+            or (has_own_server and metric in OF_OUR_SERVERS)
+            or (has_own_server and self.contender.load.generator is not None and metric in OF_CONNECTIONS)
         )
 
     def _server_seconds(self) -> float:
@@ -327,7 +327,7 @@ class Observation:
         They are those of the window if counted there, else of the whole life. A window needs a pool, whose
         workers can be read while they live.
         """
-        if not work.connections or self.contender.foreign:
+        if not work.connections or self.contender.own_server:
             return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
             return share(self._counted_by_server().get(SWITCHES), work.connections)
@@ -378,7 +378,7 @@ class Observation:
     def _tally_of_server(self, work: Tally | None) -> dict[str, Number | None]:
         if work is None:
             return {}
-        return dict.fromkeys(OF_A_TALLY) if self.contender.foreign else _of_tally(work)
+        return dict.fromkeys(OF_A_TALLY) if self.contender.own_server else _of_tally(work)
 
     def _of_clients(self) -> Mapping[str, Number | None]:
         figures: list[Mapping[str, Number | None]] = []

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from thunderherd.engine.client import (
     EngineError,
-    ForeignServer,
     LoadProcess,
+    OwnServer,
     Sampling,
     Server,
     start_load,
 )
-from thunderherd.engine.foreign_load import ForeignLoad
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
+from thunderherd.engine.own_load import OwnLoad
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
 from thunderherd.labs.kind import Site
@@ -34,7 +34,7 @@ from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.placeholders import HOST, PORT, SECOND_PORT, filled
 from thunderherd.study.loading import Contender, LoadPlan, Study
-from thunderherd.study.resolved import Foreign
+from thunderherd.study.resolved import OwnProgram
 from thunderherd.text.figures import count
 from thunderherd.trial.faults import faults_of
 from thunderherd.trial.folder import filled_in
@@ -47,7 +47,7 @@ SETTLE_INTERVAL_SECONDS = 0.02
 """The time between two snapshots that must agree."""
 SETTLE_SECONDS = 2.0
 """Time limit for a server to become idle."""
-FOREIGN_SETTLE_SECONDS = 0.5
+OWN_SERVER_SETTLE_SECONDS = 0.5
 """The same for a server that is not ours, which is then measured all the same."""
 BUSY_SHARE, BUSY_SECONDS = 0.5, 0.1
 """A server without clients that is runnable for more than this share of so much time busy-polls."""
@@ -209,17 +209,13 @@ class _Trial:
             seen.server_life = server.life
         seen.samples = (quiet, self._sample())
 
-    def _settled(self, server: Server | ForeignServer) -> Snapshot:
+    def _settled(self, server: Server | OwnServer) -> Snapshot:
         """Return the snapshot of an idle server.
 
         If neither end is ours, add to `busy` whether the server is runnable most of the time.
         """
         found, pid = settle(server), server.ready.server_pid
-        if (
-            isinstance(server, ForeignServer)
-            and self.contender.load.generator is not None
-            and pid is not None
-        ):
+        if isinstance(server, OwnServer) and self.contender.load.generator is not None and pid is not None:
             before, began_ns = runnable_ns(pid), time.monotonic_ns()
             time.sleep(BUSY_SECONDS)
             lasted_ns = time.monotonic_ns() - began_ns
@@ -231,11 +227,11 @@ class _Trial:
         return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
     @contextlib.contextmanager
-    def _server(self) -> Iterator[Server | ForeignServer]:
+    def _server(self) -> Iterator[Server | OwnServer]:
         """Start the server, and end it when the block ends."""
         with contextlib.ExitStack() as held:
-            foreign = self.contender.foreign
-            server: Server | ForeignServer = self._foreign(foreign, held) if foreign else self._ours()
+            own_server = self.contender.own_server
+            server: Server | OwnServer = self._own_server(own_server, held) if own_server else self._ours()
             held.enter_context(server)
             yield server
 
@@ -256,12 +252,12 @@ class _Trial:
             engine=self.engine,
         )
 
-    def _foreign(self, server: Foreign, held: contextlib.ExitStack) -> ForeignServer:
+    def _own_server(self, server: OwnProgram, held: contextlib.ExitStack) -> OwnServer:
         """Return a server that is not ours. Its folder lasts until `held` is closed."""
         placeholders = self.contender.load.placeholders
         made = held.enter_context(filled_in(server, self.site.listen, placeholders))
         self.second_port = made.second_port
-        return ForeignServer(
+        return OwnServer(
             made.command,
             name=self.contender.base,
             address=server.address or made.address,
@@ -284,7 +280,7 @@ class _Trial:
         return [*self.contender.load.each_settings]
 
     @contextlib.contextmanager
-    def _measured(self, address: str) -> Iterator[Sequence[LoadProcess | ForeignLoad]]:
+    def _measured(self, address: str) -> Iterator[Sequence[LoadProcess | OwnLoad]]:
         """Start the clients of the window: ours, or a load generator that is not ours."""
         load = self.contender.load
         if load.generator is None:
@@ -294,10 +290,10 @@ class _Trial:
         host, _, port = address.rpartition(":")
         values = {**load.placeholders, HOST: host, PORT: port, SECOND_PORT: self.second_port}
         with contextlib.ExitStack() as started:
-            generators: list[ForeignLoad] = []
+            generators: list[OwnLoad] = []
             for place in range(load.processes):
                 generators.append(
-                    ForeignLoad(
+                    OwnLoad(
                         [filled(word, values) for word in load.generator.command],
                         parser=load.parser or "",
                         workload=self.contender.workload,
@@ -344,12 +340,12 @@ class _Trial:
                 started.callback(running[-1].end)
             yield running
 
-    def _results(self, running: Sequence[LoadProcess | ForeignLoad]) -> list[LoadResult]:
+    def _results(self, running: Sequence[LoadProcess | OwnLoad]) -> list[LoadResult]:
         deadline = time.monotonic() + longest_seconds(self.contender.load)
         return [client.wait(deadline - time.monotonic()) for client in running]
 
     def _snapshots_at_marks(
-        self, server: Server | ForeignServer, running: Sequence[LoadProcess | ForeignLoad]
+        self, server: Server | OwnServer, running: Sequence[LoadProcess | OwnLoad]
     ) -> None:
         """Take the snapshots at the edges of the window of a load that ends by time.
 
@@ -369,7 +365,7 @@ class _Trial:
         self.seen.after = server.snapshot()
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
 
-    def _look_at_states(self, server: Server | ForeignServer, began_ns: int) -> None:
+    def _look_at_states(self, server: Server | OwnServer, began_ns: int) -> None:
         """Take a snapshot in the last tenth of the window: at its end the clients close their
         connections."""
         load = self.contender.load
@@ -406,7 +402,7 @@ def longest_seconds(load: LoadPlan) -> float:
     return LOAD_SECONDS + SECONDS_A_REQUEST * (load.requests_per_trial or 0)
 
 
-def settle(server: Server | ForeignServer) -> Snapshot:
+def settle(server: Server | OwnServer) -> Snapshot:
     """Wait until the server is idle and return its snapshot.
 
     Idle: no connection is open, and over some 20 ms neither the tally nor the CPU time changed. CPU time is
@@ -419,8 +415,8 @@ def settle(server: Server | ForeignServer) -> Snapshot:
     A server that is not ours has no tally, and may have work of its own, such as collecting garbage: only its
     CPU time is looked at, and after half a second no longer.
     """
-    if isinstance(server, ForeignServer):
-        return _settle_foreign(server)
+    if isinstance(server, OwnServer):
+        return _settle_own_server(server)
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
@@ -441,8 +437,8 @@ def settle(server: Server | ForeignServer) -> Snapshot:
         earlier = now
 
 
-def _settle_foreign(server: ForeignServer) -> Snapshot:
-    deadline = time.monotonic() + FOREIGN_SETTLE_SECONDS
+def _settle_own_server(server: OwnServer) -> Snapshot:
+    deadline = time.monotonic() + OWN_SERVER_SETTLE_SECONDS
     earlier = server.snapshot()
     while True:
         time.sleep(SETTLE_INTERVAL_SECONDS)

@@ -30,7 +30,7 @@ def strict(study: Study) -> Study:
 
 
 def trials_of(study: Study, noises: Sequence[float], broken: Sequence[int] = ()) -> list[TrialRecord]:
-    """Select from blocks with this foreign CPU; prefork stays invalid in the `broken` ones."""
+    """Select from blocks, other processes use this share; prefork stays invalid in the `broken` ones."""
     found = []
     for block, foreign in enumerate(noises, start=1):
         for name in NAMES:

@@ -28,7 +28,10 @@ def wobble(block: int, name: str) -> float:
 def trials_of(
     study: Study, blocks: int, *, foreign: float = 0.0, but: frozenset[str] = frozenset()
 ) -> list[TrialRecord]:
-    """Return all contenders in each block, foreign CPU in the second; those in `but` are always invalid."""
+    """Return all contenders in each block; in the second other processes use CPU time.
+
+    Those in `but` are always invalid.
+    """
     return [
         made_trial(
             study,

@@ -63,10 +63,10 @@ from thunderherd.trial.caveats import (
     closing_notes,
     conform_notes,
     copied_after_all,
-    foreign_notes,
     latency_notes,
     not_reported,
     not_told,
+    own_server_notes,
     scaled_metrics,
     scaled_notes,
     unavailable_counters,
@@ -410,7 +410,7 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> TrialForm | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """Return the notes that belong with every figure."""
-    notes = [*foreign_notes(study, trials), *client_notes(study), *latency_notes(study, trials)]
+    notes = [*own_server_notes(study, trials), *client_notes(study), *latency_notes(study, trials)]
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{times} of {len(trials)} trials: {warning}" for warning, times in warned.items()]

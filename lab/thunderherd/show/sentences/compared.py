@@ -324,9 +324,9 @@ def to_know(summary: Summary) -> list[str]:
     counted = study.blocks if any(each.blocks for each in summary.contenders) else 0
     blocks = f"{count(counted, 'block')} {'counts' if counted == 1 else 'count'}"
     lines = [f"{trial_counts(summary)}; {blocks}, seed {study.seed}"]
-    foreign = summary.trials.foreign_share
-    if foreign is not None and foreign >= MUCH:
-        lines.append(f"other processes used {foreign:.0%} of the CPUs (median of the trials)")
+    others = summary.trials.foreign_share
+    if others is not None and others >= MUCH:
+        lines.append(f"other processes used {others:.0%} of the CPUs (median of the trials)")
     labels = labels_of(summary)
     bases = {each.name: labels[each.base] for each in summary.contenders}
     invalid = [without_meaning(line) for line in invalid_trials(summary, lambda name: bases.get(name, name))]

@@ -6,17 +6,15 @@ load, and noted if the study sets it for all loads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.file.placeholders import RESERVED, SECOND_PORT
+from thunderherd.study.file.placeholders import PLACEHOLDER, RESERVED, SECOND_PORT
 from thunderherd.toml.file import KeyPath, Problems
 
-__all__ = ["check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
+__all__ = ["CHECK", "COUNT", "check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
 
-PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 CLIENTS, DURATION = "clients", "duration"
 """Placeholders whatever the load calls its number of clients and its length."""
 CHECK, COUNT = "check", "count"

@@ -17,6 +17,9 @@ RESERVED = frozenset(each.strip("{}") for each in (HOST, PORT, SECOND_PORT, DIR,
 """Names of placeholders that are no settings, even if a load has a setting of that name."""
 
 
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with a value for each placeholder. Values are not searched for placeholders."""
-    return re.sub(r"\{[a-z][a-z0-9_]*\}", lambda found: values.get(found[0], found[0]), text)
+    return PLACEHOLDER.sub(lambda found: values.get(found[0], found[0]), text)

@@ -241,7 +241,7 @@ class NoiseTable(StrictTable):
         return percent_of(self.steal)
 
     @property
-    def foreign_percent(self) -> float:
+    def others_percent(self) -> float:
         """The CPU time that other processes may use, in percent."""
         return percent_of(self.foreign)
 

@@ -47,7 +47,7 @@ class LoadGeneratorError(EngineError):
         super().__init__(f"{message} [{code}]")
 
 
-class ForeignLoad:
+class OwnLoad:
     """A running load generator. Call `wait()` once; `end()` may be called at any time. Main thread only.
 
     The engine starts it, counts all its processes, and ends those that it leaves.

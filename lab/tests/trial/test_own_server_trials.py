@@ -21,11 +21,11 @@ from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
-from thunderherd.run import foreign_servers
-from thunderherd.run.foreign_servers import prepared
+from thunderherd.run import own_programs
+from thunderherd.run.own_programs import prepared
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial.caveats import foreign_notes
+from thunderherd.trial.caveats import own_server_notes
 from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import run_trial
 
@@ -141,7 +141,7 @@ def test_its_own_count_of_requests_is_compared_with_that_of_its_clients(
     assert trial.summary.counts == (None if more is None else {"requests": sent + more})
     assert trial.valid == is_valid, trial.invalid_reasons
     assert is_valid or f" {sent + (more or 0)} requests, its clients {sent}" in trial.invalid_reasons[0]
-    notes = [*foreign_notes(made, [trial])]
+    notes = [*own_server_notes(made, [trial])]
     assert any("only the clients' counts are checked" in note for note in notes) == (more is None)
 
 
@@ -284,7 +284,7 @@ def test_each_file_that_a_command_names_is_hashed(tmp_path: Path, monkeypatch: p
     (tmp_path / "large").write_bytes(b"x" * 20_000)
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setattr(foreign_servers, "LARGEST_HASHED", 10_000)
+    monkeypatch.setattr(own_programs, "LARGEST_HASHED", 10_000)
     words = ["server.py", "large", "folder", "pipe", "", "--option", "x" * 5000]
     made = study(tmp_path, "closed", COUNTED, f"command = {[sys.executable, *words]}")
     own = prepared(made)["own"]
@@ -300,7 +300,7 @@ def test_a_run_is_not_resumed_with_another_file_of_its_server(tmp_path: Path) ->
 
 
 def test_a_version_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_servers, "VERSION_SECONDS", 0.5)
+    monkeypatch.setattr(own_programs, "VERSION_SECONDS", 0.5)
     command = f"command = ['{sys.executable}', 'server.py', 'counts']\nversion = ['yes']"
     (problem,) = refused(prepared, study(tmp_path, "closed", COUNTED, command))
     assert problem.code == "run.version_failed"

@@ -18,7 +18,7 @@ from typing import Any
 from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import UserError
 from thunderherd.study.loading import Study
-from thunderherd.study.resolved import Foreign
+from thunderherd.study.resolved import OwnProgram
 from thunderherd.trial.folder import template_of
 
 __all__ = ["prepared"]
@@ -58,11 +58,11 @@ def prepared(study: Study) -> dict[str, Any]:
     return found
 
 
-def _programs(study: Study) -> Iterator[tuple[str, Foreign]]:
+def _programs(study: Study) -> Iterator[tuple[str, OwnProgram]]:
     """Yield each server and load generator that is not ours, with its name."""
     for contender in study.contenders:
-        if contender.foreign is not None:
-            yield contender.base, contender.foreign
+        if contender.own_server is not None:
+            yield contender.base, contender.own_server
         if contender.load.generator is not None:
             yield f"{contender.base} load", contender.load.generator
 
@@ -71,7 +71,7 @@ DONE = ".built"
 """The file that marks a folder in which a build has succeeded."""
 
 
-def _build(name: str, server: Foreign) -> None:
+def _build(name: str, server: OwnProgram) -> None:
     if server.built is not None and any(str(server.built) in word for word in server.build):
         if (server.built / DONE).exists():
             return
@@ -87,7 +87,7 @@ def _build(name: str, server: Foreign) -> None:
         (server.built / DONE).touch()
 
 
-def _version(name: str, server: Foreign) -> dict[str, Any]:
+def _version(name: str, server: OwnProgram) -> dict[str, Any]:
     """Return what its version command printed, and a warning if that failed."""
     if not server.version:
         return {"version": None}
@@ -96,7 +96,7 @@ def _version(name: str, server: Foreign) -> dict[str, Any]:
     return {"version": _end(output), **warnings}
 
 
-def _run(name: str, what: str, command: Sequence[str], server: Foreign, seconds: float) -> tuple[int, str]:
+def _run(name: str, what: str, command: Sequence[str], server: OwnProgram, seconds: float) -> tuple[int, str]:
     """Run a command, and kill what it leaves running; return its exit status and the end of its output."""
     try:
         process = subprocess.Popen(
@@ -147,7 +147,7 @@ def _hash(name: str, program: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _files(server: Foreign) -> dict[str, str | None]:
+def _files(server: OwnProgram) -> dict[str, str | None]:
     """Return the SHA-256 of each file that a word of the command names; None if the file is too large.
 
     `{dir}/NAME` names the file NAME, from which each trial's copy is made.

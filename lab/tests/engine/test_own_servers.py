@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from made.interrupted import left_of
 
-from thunderherd.engine.client import EngineError, ForeignServer, catalogue
+from thunderherd.engine.client import EngineError, OwnServer, catalogue
 
 LISTENS = """
 import os, signal, socket, sys, time
@@ -27,8 +27,8 @@ WAITS = LISTENS + "signal.pause()\n"
 pytestmark = pytest.mark.usefixtures("use_engine")
 
 
-def python(code: str, **more: object) -> ForeignServer:
-    return ForeignServer([sys.executable, "-c", code], name="own", **more)  # type: ignore[arg-type]
+def python(code: str, **more: object) -> OwnServer:
+    return OwnServer([sys.executable, "-c", code], name="own", **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_placeholders_are_in_its_arguments(mark: str) -> None:
     code = mark + LISTENS.replace('os.environ["PORT"]', "sys.argv[2]").replace(
         'os.environ["HOST"]', "sys.argv[1]"
     )
-    server = ForeignServer([sys.executable, "-c", code + "signal.pause()\n", "{host}", "{port}"], name="own")
+    server = OwnServer([sys.executable, "-c", code + "signal.pause()\n", "{host}", "{port}"], name="own")
     with server:
         with socket.create_connection(("127.0.0.1", server.ready.port or 0), 5):
             pass
@@ -107,7 +107,7 @@ def test_a_server_that_ends_before_it_listens_is_an_error_with_its_output(
 
 
 def test_a_missing_program_is_named() -> None:
-    with pytest.raises(EngineError, match="no-such-server"), ForeignServer(["no-such-server"], name="own"):
+    with pytest.raises(EngineError, match="no-such-server"), OwnServer(["no-such-server"], name="own"):
         pass
 
 
@@ -218,7 +218,7 @@ def running(mark: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 def test_a_running_server_is_watched_and_left_running(running: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = running
-    with ForeignServer(name="own", address=f"127.0.0.1:{port}", counters=["memory"]) as server:
+    with OwnServer(name="own", address=f"127.0.0.1:{port}", counters=["memory"]) as server:
         assert server.ready.server_pid == process.pid
         assert server.ready.cpu_source == "process_clocks" and server.ready.counters["memory"]
         now = server.snapshot()
@@ -229,7 +229,7 @@ def test_a_running_server_is_watched_and_left_running(running: tuple[subprocess.
 
 def test_a_running_server_that_ends_is_an_error(running: tuple[subprocess.Popen[bytes], int]) -> None:
     process, port = running
-    with ForeignServer(name="own", address=f"127.0.0.1:{port}") as server:
+    with OwnServer(name="own", address=f"127.0.0.1:{port}") as server:
         process.kill()
         process.wait()
         with pytest.raises(EngineError, match="has ended"):
@@ -241,6 +241,6 @@ def test_where_nothing_listens_there_is_no_server_to_watch() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(UserError) as caught, ForeignServer(name="own", address=f"127.0.0.1:{port}"):
+    with pytest.raises(UserError) as caught, OwnServer(name="own", address=f"127.0.0.1:{port}"):
         pass
     assert [problem.code for problem in caught.value.problems] == ["host.not_running"]

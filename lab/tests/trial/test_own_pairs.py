@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made.small_studies import one_block
 
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
@@ -51,20 +52,16 @@ while time.monotonic() - began < float(sys.argv[3]):
 line = {"errors": 0, "seconds": time.monotonic() - began, "bytes": sent, "direction": "to_server"}
 print(json.dumps(line | MORE))
 """
-STUDY = """
-name = "pair"
-[server]
-workload = "stream"
-[load]
-kind = "closed_threads"
-settings = { clients = 1, duration = "DURATION" }
-[measure]
-metric = "gigabits_per_second"
-limits = "0"
-[comparisons]
-all_pairs = false
-[sizes.quick]
-repetitions = 1
+SETTINGS = 'clients = 1, duration = "DURATION"'
+STUDY = (
+    one_block(
+        "pair",
+        workload="stream",
+        kind="closed_threads",
+        settings=SETTINGS,
+        metric="gigabits_per_second",
+    )
+    + """\
 [[contenders]]
 name = "pair"
 command = SERVER
@@ -73,6 +70,7 @@ READY
 command = CLIENT
 parser = "PARSER"
 """
+)
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 

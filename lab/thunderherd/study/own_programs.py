@@ -15,11 +15,12 @@ from thunderherd.engine.outputs.parsers import PARSERS
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
+from thunderherd.study.checks.load_commands import CHECK, COUNT
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.file.placeholders import BUILD, PORT, WORKLOAD, filled
 from thunderherd.study.file.tables import ContenderTable, LoadTable
 from thunderherd.study.file.urls import ServerUrl, server_url, without_user
-from thunderherd.study.resolved import Foreign
+from thunderherd.study.resolved import OwnProgram
 from thunderherd.toml.file import KeyPath, Problems, show
 
 KEYS = ("command", "url")
@@ -39,11 +40,11 @@ Of others it is their size and the time of their last change."""
 
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
 WEB_PORT = 80
-PATH, CHECK, COUNT = "path", "check", "count"
-"""The settings of a load that follow from a URL: its path, and that replies are counted and not compared."""
+PATH = "path"
+"""The setting of a load that follows from a URL."""
 
 
-def is_foreign(table: ContenderTable) -> bool:
+def has_own_server(table: ContenderTable) -> bool:
     """True if a contender's server is not ours."""
     return table.command is not None or table.url is not None
 
@@ -63,7 +64,7 @@ def command_words(typed: str, area: str, where: str) -> tuple[str, ...]:
         raise UserError(message, code=f"{area}.invalid_command", hint=hint, where=where) from None
 
 
-def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+def check_own_server(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
     """Check the keys of a contender whose server is not ours, and that nothing else names its server."""
     table = each.table
     named = [key for key in ("design", *KEYS) if getattr(table, key) is not None]
@@ -80,7 +81,7 @@ def check_foreign(each: Configuration, catalogue: Catalogue, problems: Problems)
             if getattr(table, key):
                 message = f"contender {show(table.name)} has {key} without a command"
                 problems.add(each.where(key), message, code="study.no_command", hint=f"leave {key} out")
-    if not is_foreign(table):
+    if not has_own_server(table):
         return
     for key in OF_DESIGNS:
         if key in table.model_fields_set and (given := getattr(table, key)):
@@ -185,29 +186,29 @@ def address_of(url: ServerUrl, catalogue: Catalogue) -> str:
     return url.address(workload.port if workload and not has_paths(url.scheme, catalogue) else WEB_PORT)
 
 
-def foreign_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Foreign | None:
+def own_server_of(each: Configuration, catalogue: Catalogue, folder: Path) -> OwnProgram | None:
     """Return a contender's server that is not ours; None if it is ours. `folder` is that of the study."""
     table = each.table
     if table.url is not None and (parts := server_url(table.url)):
-        return Foreign(url=table.url, address=address_of(parts, catalogue))
+        return OwnProgram(url=table.url, address=address_of(parts, catalogue))
     if table.command:
         return _of_command(table, each.workload, folder).model_copy(update={"ready_line": table.ready_line})
     return None
 
 
-def load_generator_of(each: Configuration, folder: Path) -> Foreign | None:
+def load_generator_of(each: Configuration, folder: Path) -> OwnProgram | None:
     """Return a contender's load generator that is not ours; None if our clients are its load."""
     return _of_command(each.load, each.workload, folder) if each.load.command else None
 
 
-def _of_command(table: ContenderTable | LoadTable, workload: str, folder: Path) -> Foreign:
+def _of_command(table: ContenderTable | LoadTable, workload: str, folder: Path) -> OwnProgram:
     directory = folder / table.directory if table.directory else folder
     values = {WORKLOAD: workload}
     if table.build:
         values[BUILD] = str(_build_folder(table.build, directory))
     words = [_filled(key or (), values) for key in (table.command, table.build, table.version)]
     command, build, version = (tuple(_program(each, directory)) for each in words)
-    return Foreign(
+    return OwnProgram(
         command=command,
         directory=directory.absolute(),
         environment=table.environment,
@@ -220,7 +221,7 @@ def _of_command(table: ContenderTable | LoadTable, workload: str, folder: Path) 
 def load_settings(each: Configuration) -> dict[str, Any]:
     """Return the settings of the clients that follow from a server that is not ours."""
     table = each.table
-    if not is_foreign(table):
+    if not has_own_server(table):
         return {}
     parts = server_url(table.url or "")
     path = parts.path if parts else "/"

@@ -10,8 +10,8 @@ import pytest
 from made.refusals import places, refused
 
 from thunderherd.engine import client
-from thunderherd.study.foreign import MOST_FILES, _build_folder
 from thunderherd.study.loading import Study, load_study
+from thunderherd.study.own_programs import MOST_FILES, _build_folder
 
 OWN = f"""
 name = "own"
@@ -41,8 +41,8 @@ def test_a_command_runs_in_the_folder_of_the_study_and_has_no_settings(
     tmp_path: Path, use_engine: Path
 ) -> None:
     found = loaded(tmp_path).contender("python")
-    assert found.foreign is not None and found.foreign.command[-1] == "{port}"
-    assert found.foreign.directory == tmp_path and found.settings == {} and found.design == ""
+    assert found.own_server is not None and found.own_server.command[-1] == "{port}"
+    assert found.own_server.directory == tmp_path and found.settings == {} and found.design == ""
     assert found.load.settings["check"] == "count" and not found.counts_requests
 
 
@@ -62,7 +62,7 @@ def test_the_note_on_cpus_names_servers_only_if_the_run_places_them(tmp_path: Pa
 
 def test_a_url_gives_address_and_path(tmp_path: Path, use_engine: Path) -> None:
     found = loaded(tmp_path).contender("running")
-    assert found.foreign is not None and found.foreign.address == "localhost:8080"
+    assert found.own_server is not None and found.own_server.address == "localhost:8080"
     assert found.load.settings["path"] == "/page?n=1" and "bytes" not in found.load.settings
 
 
@@ -72,7 +72,7 @@ def test_a_url_gives_address_and_path(tmp_path: Path, use_engine: Path) -> None:
 )
 def test_addresses_of_urls(url: str, address: str, tmp_path: Path, use_engine: Path) -> None:
     found = loaded(tmp_path, OWN.replace("http://localhost:8080/page?n=1", url)).contender("running")
-    assert found.foreign is not None and found.foreign.address == address
+    assert found.own_server is not None and found.own_server.address == address
 
 
 def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
@@ -84,7 +84,7 @@ def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
     text = OWN.replace(f'"{sys.executable}", "server.py"', '"./server"') + ""
     text = text.replace('"{port}"]', '"{port}"]\ndirectory = "bin"')
     found = loaded(tmp_path, text).contender("python")
-    assert found.foreign is not None and found.foreign.command[0] == str(tmp_path / "bin/server")
+    assert found.own_server is not None and found.own_server.command[0] == str(tmp_path / "bin/server")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_key_of_a_command_is_overridden_and_not_that_of_its_load(
     (tmp_path / "own.toml").write_text(OWN)
     (tmp_path / "else").mkdir()
     found = load_study(str(tmp_path / "own.toml"), "quick", [f'{key}="else"'], client.catalogue())
-    (own,) = [each.foreign for each in found.contenders if each.foreign and each.foreign.command]
+    (own,) = [each.own_server for each in found.contenders if each.own_server and each.own_server.command]
     assert own.directory == tmp_path / "else"
 
 
