@@ -447,7 +447,7 @@ fn generate(matches: &ArgMatches) -> Result<ExitCode> {
     supervise(matches)?;
     let cpus = pin(matches)?;
     let words = matches.get_many("command").into_iter().flatten().cloned().collect();
-    say_life(matches, runs::start_gate::Command { words, cpus, is_foreign: true })
+    say_life(matches, runs::start_gate::Command { words, cpus, of_user: true })
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
@@ -507,7 +507,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
         // Help.
         Err(_) => None,
     };
-    Ok(runs::start_gate::Command { words, cpus, is_foreign: false })
+    Ok(runs::start_gate::Command { words, cpus, of_user: false })
 }
 
 fn flame(matches: &ArgMatches) -> Result<()> {

@@ -33,7 +33,7 @@ pub struct Command {
     /// CPUs to which the command will pin itself.
     pub cpus: Option<Vec<usize>>,
     /// True for a program that is not ours: all that it leaves running is killed.
-    pub is_foreign: bool,
+    pub of_user: bool,
 }
 
 /// Watches the command while it runs.
@@ -94,9 +94,9 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
         process::lead_group(child)?;
     }
     descriptor::write(opener.as_fd(), b"\n")?;
-    let ended = wait(child, &signals, terminal, command.is_foreign.then_some(TERM), &mut watcher)?;
+    let ended = wait(child, &signals, terminal, command.of_user.then_some(TERM), &mut watcher)?;
     let ended_ns = clock::now();
-    if command.is_foreign {
+    if command.of_user {
         end_descendants(child)?;
     }
     let started_ns = started[0].load(Relaxed);
@@ -133,7 +133,7 @@ fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped
 /// Calls exec. Returns only if that fails.
 fn become_program(command: &Command, parent: Pid) -> Result<()> {
     let mut words = command.words.clone();
-    if command.is_foreign {
+    if command.of_user {
         let error: io::Error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
         return Err(error).with_context(|| format!("{} could not be started", words[0].display()));
     }

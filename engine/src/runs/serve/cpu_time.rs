@@ -62,7 +62,7 @@ impl CpuTime {
     }
 
     /// Begins to count a server that is not ours, but was started by this process and has no children yet.
-    pub fn of_foreign(child: Pid, reaped: &'static Reaped) -> Self {
+    pub fn of_command(child: Pid, reaped: &'static Reaped) -> Self {
         let tree = Tree { root: child, from: Beginning::Now, reaped };
         match cgroup_cpu::open(&Subject::new(tree, None)) {
             Ok(clock) => CpuTime { source: CpuSource::Cgroup, clock: Some(clock), reason: None },

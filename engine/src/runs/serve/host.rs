@@ -143,7 +143,7 @@ impl Hosted {
         .context("the command could not be forked (ulimit -u)")?;
         process::lead_group(child)?;
         let tree = Tree { root: child, from: Beginning::Now, reaped };
-        let cpu_time = CpuTime::of_foreign(child, reaped);
+        let cpu_time = CpuTime::of_command(child, reaped);
         let counting = Counting::begin(&plan.counters, Subject::new(tree, Some(Ends::of_server(address.port()))));
         let output = Arc::default();
         // From here on this process has further threads, which only read.

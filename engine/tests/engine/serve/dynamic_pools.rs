@@ -320,7 +320,7 @@ fn descriptors_of_the_first_process_do_not_grow_with_its_workers() {
 
 /// The signal that tells a worker to leave has no effect on a worker that was not told.
 #[test]
-fn a_foreign_signal_ends_no_worker() {
+fn a_signal_of_another_process_ends_no_worker() {
     let server = start("prefork_dynamic", "10min");
     let before = workers(server.first);
     let mut busy = Client::connect(server.port);
