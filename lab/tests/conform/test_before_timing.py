@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from made.paths import DATA
-from made.refusals import codes_printed
+from made.refusals import codes_printed, refused
 
 from thunderherd.cli import main
 from thunderherd.conform.before_timing import check_servers, needed_cases
@@ -175,8 +175,9 @@ def test_a_running_server_is_checked_at_its_address(tmp_path: Path) -> None:
         assert check_servers(found, lambda _: None) == {"own": [1, 2]}
 
 
-def test_a_server_that_does_not_start_is_left_to_its_trials(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text("raise SystemExit('no room')")
-    said: list[str] = []
-    assert check_servers(study(tmp_path, tmp_path / "server.py"), said.append) == {}
-    assert "no room" in said[-2] and said[-1].startswith("hint: ")
+def test_a_server_that_does_not_start_is_refused_with_its_output(tmp_path: Path) -> None:
+    """A run once went on without it, to its last block, and ended with status 0."""
+    (tmp_path / "server.py").write_text("raise SystemExit('no licence')")
+    made = study(tmp_path, tmp_path / "server.py")
+    (problem,) = refused(check_servers, made, lambda _: None)
+    assert problem.code == "host.ended_early" and "no licence" in problem.message

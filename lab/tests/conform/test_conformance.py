@@ -256,7 +256,7 @@ def test_mistakes_have_codes(words: list[str], code: str, capsys: pytest.Capture
 
 def test_a_command_that_does_not_listen_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run_command(["conform", "sh -c 'exit 3' {port}"]) == 1
-    assert codes_printed(capsys.readouterr().err) == ["engine.failed"]
+    assert codes_printed(capsys.readouterr().err) == ["host.ended_early"]
 
 
 # What is shown ----------------------------------------------------------------------------------------------

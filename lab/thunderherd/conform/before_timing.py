@@ -44,8 +44,9 @@ def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[Con
 def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[int]]:
     """Run the needed cases against each server that is not ours; return their numbers, by contender.
 
-    A load generator that is not ours speaks its own protocol, so its server is not checked. A server that
-    does not start is left to the trials, which say why. Raise `UserError` for the first case that fails.
+    A load generator that is not ours speaks its own protocol, so its server is not checked. Raise `UserError`
+    for the first server that does not start, or case that fails. If the engine has no room for a server now,
+    it is left to the trials.
     """
     passed: dict[str, list[int]] = {}
     for subject, contenders in _servers(study).items():
@@ -56,9 +57,10 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
         try:
             found = _conformance(subject, tuple(sorted(needed)))
         except EngineError as error:
-            say(f"{name}: {error}")
             if error.hint:
-                say(f"hint: {error.hint}")
+                hint = f"{error.hint}; {NO_CONFORM} leaves it to the trials"
+                raise UserError(error.message, code=error.code, hint=hint, where=name) from None
+            say(f"{name}: {error}")
             continue
         for case in found.failed:
             raise UserError(

@@ -45,18 +45,19 @@ Line = TypeVar("Line", bound=BaseModel)
 class EngineError(Exception):
     """A failure of the engine during its work, which makes the trial invalid with this reason.
 
-    If what the engine started failed, `code` and `hint` are those that the engine printed.
+    If what the engine started failed, `message`, `code` and `hint` are those that the engine printed.
     """
 
     code = "engine.failed"
     hint = ""
+    message = ""
 
     @classmethod
     def of(cls, what: str, problem: Problem) -> Self:
         """Return the failure of what was started, as the engine printed it."""
         error = cls(f"{what}: {problem.message}")
         if problem.hint:
-            error.code, error.hint = problem.code, problem.hint
+            error.code, error.hint, error.message = problem.code, problem.hint, problem.message
         return error
 
     @property
