@@ -11,7 +11,7 @@ from made.refusals import places, refused
 
 from thunderherd.engine import client
 from thunderherd.study.loading import Study, load_study
-from thunderherd.study.own_programs import MOST_FILES, _build_folder
+from thunderherd.study.own_programs import MOST_FILES, _build_folder, program_meant
 
 OWN = f"""
 name = "own"
@@ -102,6 +102,7 @@ def test_a_program_with_a_path_is_found_from_the_folder_of_the_command(
         (sys.executable, "no-such-program", COMMAND, "study.no_program"),
         ('"{port}"]', '"{port}"]\nversion = ["no-such-program"]', COMMAND + 1, "study.no_program"),
         ('"{port}"]', '"{port}"]\nbuild = ["no-such-program"]', COMMAND + 1, "study.no_program"),
+        ('"{port}"]', '"{prot}"]', COMMAND, "study.placeholder_without_setting"),
         (sys.executable, "", COMMAND, "study.empty_command"),
         ('"{port}"]', '"{port}"]\ndirectory = "nowhere"', COMMAND + 1, "study.no_directory"),
     ],
@@ -111,6 +112,23 @@ def test_mistakes_name_their_line(
 ) -> None:
     problems = refused(loaded, tmp_path, OWN.replace(before, after, 1))
     assert f"{tmp_path / 'own.toml'}:{line}" in places(problems, code)
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("server.py {port}", "./server.py"),
+        ("./server.py {port}", "chmod +x"),
+        ("PORT={port} server", "env PORT={port} server"),
+        ("cd here && ./server.py", "sh -c"),
+        ("localhost:80", "http://localhost:80"),
+    ],
+)
+def test_a_program_that_is_not_found_has_the_hint_of_its_mistake(
+    command: str, meant: str, tmp_path: Path
+) -> None:
+    (tmp_path / "server.py").write_text("")
+    assert meant in program_meant(command.split(), tmp_path)
 
 
 @pytest.mark.parametrize("key", ["contenders.python.directory", "python.directory"])

@@ -22,6 +22,8 @@ from thunderherd.study.own_programs import (
     command_words,
     has_paths,
     is_command,
+    program_meant,
+    url_meant,
     url_problem,
 )
 from thunderherd.study.resolved import OwnProgram
@@ -109,7 +111,7 @@ def typed_server(
         designs = [each.name for each in catalogue.designs]
         known = f"a command such as './server {PORT}', a URL, or a design: {', '.join(designs)}"
         message = f"{show(typed)} is no command with {PORT}, no URL and no design"
-        hint = suggest(typed, designs, known, LISTS["design"])
+        hint = url_meant(typed) or suggest(typed, designs, known, LISTS["design"])
         raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
     return Subject(typed, chosen, "command", path=path, server=_server(typed))
 
@@ -118,7 +120,7 @@ def _server(typed: str) -> OwnProgram:
     words = command_words(typed, "conform", "conform")
     if not words or shutil.which(words[0]) is None:
         message = f"no program {show(words[0] if words else '')}"
-        hint = "install it, build it, or give its path"
+        hint = program_meant(words, Path.cwd())
         raise UserError(message, code="conform.no_program", hint=hint, where="conform")
     return OwnProgram(command=words, directory=Path.cwd())
 

@@ -79,7 +79,7 @@ def _build(name: str, server: OwnProgram) -> None:
     status, output = _run(name, "build", server.build, server, BUILD_SECONDS)
     if status != 0:
         raise UserError(
-            f"{name}: its build failed: {ending_in_words(status)}: {_end(output)}",
+            f"{name}: its build failed: {ending_in_words(status)}{': ' if output else ''}{_end(output)}",
             code="run.build_failed",
             hint=f"type {shlex.join(server.build)} in {server.directory}",
         )

@@ -105,6 +105,8 @@ def _check_running(request: CompareRequest, study: Study) -> None:
             socket.create_connection((host.strip("[]"), int(port)), timeout=LONGEST_CONNECT).close()
         except OSError as error:
             hint = "start the server first; `ss -ltn` shows who listens"
+            if isinstance(error, socket.gaierror):
+                hint = "check the name of the host"
             message = f"nothing accepts at {address}: {error.strerror or error}"
             raise request.refusal(url, message, "compare.not_running", hint) from None
 

@@ -25,7 +25,7 @@ from thunderherd.study.checks.names import DIRECTIONS
 from thunderherd.study.file.contenders import OWN, named_by
 from thunderherd.study.file.tables import LOAD_PROCESSES
 from thunderherd.study.overrides import parse_override
-from thunderherd.study.own_programs import KEYS, URL, command_words, is_command
+from thunderherd.study.own_programs import KEYS, URL, command_words, is_command, url_meant
 from thunderherd.toml.file import assign, nearest, shortened, show, suggest
 from thunderherd.toml.quantities import TIME, UNITS, Quantity, Range, amounts
 
@@ -178,7 +178,9 @@ def contender(typed: str, basis: Basis, of_study: Mapping[str, dict[str, Any]]) 
     )
     if near := nearest(typed, [*of_study, *designs, *primitives]):
         known = f"did you mean '{near}'? `list designs` and `list primitives` print all"
-    elif typed in {*UNITS, *TIME.units}:
+    elif meant := url_meant(typed):
+        known = meant
+    elif typed and typed in {*UNITS, *TIME.units}:
         known = f"a quantity has no space before its unit, such as 4{typed}"
     raise UserError(
         f"no such {kinds} {show(typed)}", code="contender.unknown", hint=known, where=basis.command

@@ -39,6 +39,10 @@ MOST_FILES, LARGEST_SOURCE = 1000, 1_000_000
 Of others it is their size and the time of their last change."""
 
 URL = re.compile(r"([a-z][a-z0-9_]*)://")
+ADDRESS = re.compile(r"[\w.:\[\]-]*:\d+(/.*)?", re.ASCII)
+"""The address of a server without a scheme before it."""
+OF_SHELLS = {"&&", "||", "|", ";", "&", ">", ">>", "<"}
+"""Words that only a shell reads."""
 WEB_PORT = 80
 PATH = "path"
 """The setting of a load that follows from a URL."""
@@ -52,6 +56,28 @@ def has_own_server(table: ContenderTable) -> bool:
 def is_command(typed: str) -> bool:
     """True if a word of the command line is the command of a server: it has {port}, a space, or a path."""
     return PORT in typed or " " in typed.strip() or ("/" in typed and not URL.match(typed))
+
+
+def url_meant(typed: str) -> str | None:
+    """Return a hint for an address that was typed without the scheme of a URL; None for other words."""
+    return f"a URL begins with its workload, such as http://{typed}" if ADDRESS.fullmatch(typed) else None
+
+
+def program_meant(words: Sequence[str], directory: Path) -> str:
+    """Return a hint for a command, run in `directory`, whose program is not found."""
+    name = words[0] if words else ""
+    if hint := url_meant(name):
+        return hint
+    if " " in name.strip():
+        return "put each word of the command into quotes of its own"
+    if OF_SHELLS & {*words}:
+        return "no shell reads a command; write a script, or sh -c '...'"
+    if "=" in name:
+        return f"only a shell reads variables there; give env {' '.join(words)}"
+    path = directory / name
+    if "/" in name and path.is_file():
+        return f"it is no program yet; type chmod +x {path}"
+    return f"give its path: ./{name}" if path.is_file() else "install it, or give its path"
 
 
 def command_words(typed: str, area: str, where: str) -> tuple[str, ...]:
@@ -146,7 +172,7 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
         return
     url = table.url or ""
     if kind is not None and kind.has_namespaces:
-        message = f"{url} is not in lab {show(kind.name)}, whose namespaces are made for the run"
+        message = f"a running server is not in lab {show(kind.name)}, whose namespaces are made for the run"
         yield (
             "url",
             Problem(message, "study.url_outside_lab", f"give a command, or lab.kind = {show(USUAL.name)}"),
@@ -257,7 +283,8 @@ def _missing_program(
         if shutil.which(_program([program], directory)[0]) is None:
             needed_by = "" if name == program else f", which {show(name)} needs"
             message = f"no program {show(program)}{needed_by}"
-            return key, Problem(message, "study.no_program", install or "install it, or give its path")
+            hint = install or program_meant(getattr(table, key), directory)
+            return key, Problem(message, "study.no_program", hint)
     return None
 
 

@@ -88,7 +88,8 @@ def read_text(path: Path) -> str:
         ) from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
-        raise UserError(message, code="file.unreadable", where=str(path)) from None
+        hint = "check its name and its rights"
+        raise UserError(message, code="file.unreadable", hint=hint, where=str(path)) from None
 
 
 def _line_of_syntax_error(error: tomllib.TOMLDecodeError, text: str) -> int:

@@ -6,11 +6,12 @@ load, and noted if the study sets it for all loads.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.file.placeholders import PLACEHOLDER, RESERVED, SECOND_PORT
+from thunderherd.study.file.placeholders import PLACEHOLDER, PORT, RESERVED, SECOND_PORT
 from thunderherd.toml.file import KeyPath, Problems
 
 __all__ = ["CHECK", "COUNT", "check_placeholders", "check_taken", "notes_of_commands", "takes_setting"]
@@ -54,6 +55,9 @@ def check_placeholders(each: Configuration, catalogue: Catalogue, problems: Prob
         (("load", "command"), _placeholders(each.load.command, each.load.environment), "the load's command"),
     )
     for key, named, what in commands:
+        if near := _meant_as_port(named):
+            message = f"{what} has {{{near}}}, and no {PORT}"
+            problems.add(each.where(*key), message, code=NO_SETTING, hint=f"write {PORT}")
         unknown = named & catalogue.of_ends.keys() - allowed.keys() - {*RESERVED, CLIENTS, DURATION}
         for name in sorted(unknown):
             problems.add(
@@ -70,6 +74,13 @@ def check_placeholders(each: Configuration, catalogue: Catalogue, problems: Prob
             code=NO_SETTING,
             hint=f"write {SECOND_PORT} into the server's command, too",
         )
+
+
+def _meant_as_port(named: set[str]) -> str | None:
+    """Return the placeholder that is a mistyped {port}; None if there is none, or {port} as well."""
+    port = PORT.strip("{}")
+    near = difflib.get_close_matches(port, sorted(named - {*RESERVED}), n=1, cutoff=0.75)
+    return near[0] if near and port not in named else None
 
 
 def _placeholders(command: Sequence[str] | None, environment: Mapping[str, str]) -> set[str]:
