@@ -54,7 +54,8 @@ fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
     let Some(line) = last else { return Ok(None) };
     let fault = |what| {
         let shown: String = String::from_utf8_lossy(line.trim_ascii()).chars().take(80).collect();
-        format!("its last line at {VARIABLE} {what}: {}", shown.escape_debug())
+        // A terminal would obey its escape sequences.
+        format!("its last line at {VARIABLE} {what}: {}", shown.replace(char::is_control, "\u{fffd}"))
     };
     let counts: OwnCounts =
         serde_json::from_slice(&line).map_err(|_| fault("is no JSON object of whole numbers".to_owned()))?;
