@@ -123,7 +123,7 @@ def grade(
     if predict is not None:
         _known("prediction", predict, (*PREDICTIONS, ASK), "predict")
     offered = catalogue()
-    subject = typed_server(server, workload, offered)
+    subject = typed_server(server, workload, offered, command="grade")
     assignments = [
         Assignment(
             subject=subject,

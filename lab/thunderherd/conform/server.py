@@ -88,21 +88,27 @@ class Subject:
 
 
 def typed_server(
-    typed: str, workload: str | None, catalogue: Catalogue, *, path: str | None = None
+    typed: str,
+    workload: str | None,
+    catalogue: Catalogue,
+    *,
+    path: str | None = None,
+    command: str = "conform",
 ) -> Subject:
     """Return the server that was typed, with the path of a resource that it has (default: the URL's, or /).
 
-    Raise `UserError` if it is no server, if the workload is unknown, or if it has no paths.
+    `command` is the one that it was typed after. Raise `UserError` if it is no server, if the workload is
+    unknown, or if it has no paths.
     """
     workloads = [each.name for each in catalogue.workloads]
     if workload is not None and workload not in workloads:
-        raise UserError(unknown("workload", workload, workloads, "conform").at("conform"))
+        raise UserError(unknown("workload", workload, workloads, "conform").at(command))
     if URL.match(typed):
         if path is not None:
             message = "a URL has its path"
             hint = f"give it in the URL, such as http://127.0.0.1:8080{path}"
             raise UserError(message, code="conform.path_of_url", hint=hint, where=f"conform: --path {path}")
-        return _running(typed, workload, catalogue)
+        return _running(typed, workload, catalogue, command)
     chosen = workload or catalogue.defaults.workload
     path = _path(path, chosen, catalogue)
     if typed in [each.name for each in catalogue.designs]:
@@ -112,16 +118,16 @@ def typed_server(
         known = f"a command such as './server {PORT}', a URL, or a design: {', '.join(designs)}"
         message = f"{show(typed)} is no command with {PORT}, no URL and no design"
         hint = url_meant(typed) or suggest(typed, designs, known, LISTS["design"])
-        raise UserError(message, code="conform.unknown_server", hint=hint, where="conform")
-    return Subject(typed, chosen, "command", path=path, server=_server(typed))
+        raise UserError(message, code="conform.unknown_server", hint=hint, where=command)
+    return Subject(typed, chosen, "command", path=path, server=_server(typed, command))
 
 
-def _server(typed: str) -> OwnProgram:
-    words = command_words(typed, "conform", "conform")
+def _server(typed: str, command: str) -> OwnProgram:
+    words = command_words(typed, "conform", command)
     if not words or shutil.which(words[0]) is None:
         message = f"no program {show(words[0] if words else '')}"
         hint = program_meant(words, Path.cwd())
-        raise UserError(message, code="conform.no_program", hint=hint, where="conform")
+        raise UserError(message, code="conform.no_program", hint=hint, where=command)
     return OwnProgram(command=words, directory=Path.cwd())
 
 
@@ -145,10 +151,10 @@ def _path(path: str | None, workload: str, catalogue: Catalogue) -> str | None:
     return path or "/"
 
 
-def _running(typed: str, workload: str | None, catalogue: Catalogue) -> Subject:
+def _running(typed: str, workload: str | None, catalogue: Catalogue, command: str) -> Subject:
     parts = server_url(typed)
     if problem := url_problem(typed, workload, catalogue, "conform"):
-        raise UserError(problem.at("conform"))
+        raise UserError(problem.at(command))
     assert parts is not None, "it has no problem"
     path = parts.path if has_paths(parts.scheme, catalogue) else None
     return Subject(typed, parts.scheme, "url", address_of(parts, catalogue), path)
