@@ -105,6 +105,18 @@ def test_a_small_server_that_answers_what_the_load_sends_passes(tmp_path: Path) 
     assert len(said) == 1
 
 
+def test_a_server_of_several_loads_is_checked_once(tmp_path: Path) -> None:
+    """A load's settings once made it another server, though its command names none of them."""
+    study(tmp_path, tmp_path / "server.py", workload="http")
+    (tmp_path / "server.py").write_text(ONLY_GET)
+    head, _, own = (tmp_path / "own.toml").read_text().rpartition("[[contenders]]")
+    more = own.replace('"own"', '"more"') + "[contenders.load.settings]\nclients = 3\n"
+    (tmp_path / "own.toml").write_text(f"{head}[[contenders]]{own}[[contenders]]{more}")
+    said: list[str] = []
+    passed = check_servers(load_study(str(tmp_path / "own.toml"), "quick", (), catalogue()), said.append)
+    assert passed == {"own": [1, 2], "more": [1, 2]} and len(said) == 1
+
+
 @pytest.mark.parametrize(
     ("fault", "connections", "case"),
     [("one_byte_more", "kept", 1), ("one_byte_more", "per_request", 1), ("one_request", "kept", 2)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
 from thunderherd.errors import UserError
-from thunderherd.study.file.placeholders import filled
+from thunderherd.study.file.placeholders import DIR, filled
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.own_programs import PATH
-from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE
+from thunderherd.study.resolved import CONNECTIONS, KEPT, PIPELINE, OwnProgram
 from thunderherd.trial.caveats import NO_CONFORM
 
 __all__ = ["check_servers", "needed_cases"]
@@ -106,10 +106,18 @@ def _each_server(study: Study) -> Iterator[tuple[Subject, Contender]]:
                 server.address or "",
                 str(path) if path else None,
                 server,
-                tuple(values.items()),
+                tuple(_used(values, server).items()),
             ),
             each,
         )
+
+
+def _used(values: Mapping[str, str], server: OwnProgram) -> dict[str, str]:
+    """Return the placeholders that matter once the command is filled in: all, if it has templates."""
+    if any(DIR in word for word in server.command):
+        return dict(values)
+    texts = " ".join(server.environment.values())
+    return {name: value for name, value in values.items() if name in texts}
 
 
 def _as_typed(command: Sequence[str]) -> str:
