@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from made.refusals import refused
 from pydantic import Field, ValidationError
 
-from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, formed, nearest, suggest
+from thunderherd.toml.file import (
+    LONGEST_REST,
+    KeyPath,
+    Problems,
+    TomlFile,
+    dotted,
+    formed,
+    nearest,
+    suggest,
+    unknown,
+)
 from thunderherd.toml.lines import locate
 from thunderherd.toml.strict import StrictTable
 
@@ -296,3 +306,11 @@ def test_files_of_other_editors_are_read_alike(tmp_path: Path) -> None:
         assert found.data == plain.data and found.lines == plain.lines
         assert type(found.data["size"]) is type(found.data["inner"]["size"]) is int
     assert type(plain.data["share"]) is float
+
+
+def test_a_list_of_names_that_is_cut_ends_with_the_command_that_prints_all() -> None:
+    names = [f"design_{number}" for number in range(50)]
+    hint = unknown("design", "zzz", names).hint
+    assert len(hint) < LONGEST_REST + 50 and hint.endswith("`thunderherd list designs`")
+    assert names[0] in hint and names[-1] not in hint
+    assert "`" not in unknown("design", "zzz", names[:3]).hint

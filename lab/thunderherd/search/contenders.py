@@ -324,10 +324,13 @@ def _paths(key: str, table: Mapping[str, Any], basis: Basis, where: str) -> list
     places += [("load", "settings", key)] if key in load else []
     if not places:
         known = ["design", *Way._fields, *server, *load, "load.processes"]
+        design, kind = table.get("design", basis.design), table.get("load", {}).get("kind", basis.load)
+        of_server = f"thunderherd serve {design} {basis.workload} --help-all"
+        of_load = f"thunderherd load {basis.workload} --load {kind} --help-all"
         raise UserError(
             f"no such key {show(key)}",
             code="contender.unknown_key",
-            hint=suggest(key, known, f"known: {', '.join(dict.fromkeys(known))}"),
+            hint=suggest(key, known, f"known: {', '.join(dict.fromkeys(known))}", of_server, of_load),
             where=where,
         )
     if len(places) > 1 and not basis.sets_both_sides:

@@ -164,7 +164,7 @@ def _add_error(problems: Problems, key: KeyPath, error: UserError, hint: str = "
     """Add the problems of a file in the study's folder, at the key that names the file."""
     for each in error.problems:
         message = f"{each.where}: {each.message}" if each.where else each.message
-        problems.add(key, message, code=each.code, hint=each.hint or hint)
+        problems.add(key, message, code=each.code, hint=hint or each.hint)
 
 
 def _bases(sweep: SweepTable) -> list[str]:

@@ -184,21 +184,25 @@ LISTS = {
 """The kind of a name → the command that prints all names of this kind."""
 
 
-def suggest(name: object, known: Iterable[str], rest: str = "", listed: str = "") -> str:
+def suggest(name: object, known: Iterable[str], rest: str = "", *listed: str) -> str:
     """Return the hint `did you mean 'prefork_mutex'? known: …`; only the rest if no known name is close.
 
-    A rest that nobody would read to its end is shortened. The hint then ends with `listed`, the command that
-    prints all names.
+    A rest that nobody would read to its end is shortened, and `listed` are the commands that print all names.
     """
-    found, rest = nearest(name, known), shortened(rest, listed)
+    found, rest = nearest(name, known), shortened(rest, *listed)
     return f"did you mean '{found}'? {rest}".rstrip() if found else rest
 
 
-def shortened(names: str, listed: str = "") -> str:
-    """Return a list of names, cut if nobody would read it to its end; `listed` then prints all names."""
-    if len(names) <= LONGEST_REST or names.endswith(" prints all"):
+MORE = ", …"
+"""Ends a list of names that is not complete."""
+
+
+def shortened(names: str, *listed: str) -> str:
+    """Return a list of names, cut if it is too long to be read; the commands `listed` then print all."""
+    if len(names) <= LONGEST_REST or MORE in names:
         return names
-    return names[:LONGEST_REST].rpartition(", ")[0] + ", …" + (f"; `{listed}` prints all" if listed else "")
+    commands = " and ".join(f"`{command}`" for command in listed if command)
+    return names[:LONGEST_REST].rpartition(", ")[0] + MORE + (f"; all: {commands}" if commands else "")
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
