@@ -50,12 +50,13 @@ def one_block(
     metric: str = "server_cpu_per_request",
     server: str = "",
     load: str = "",
+    all_pairs: bool = False,
 ) -> str:
-    """A study of one block without comparisons, up to its contenders; the keys are those of `head`."""
+    """A study of one block, up to its contenders, without comparisons by default; else as `head`."""
     above = head(
         name, metric=metric, workload=workload, server=server, kind=kind, load=load, settings=settings
     )
-    return f"{above}[comparisons]\nall_pairs = false\n[sizes.quick]\nrepetitions = 1\n"
+    return f"{above}[comparisons]\nall_pairs = {str(all_pairs).lower()}\n[sizes.quick]\nrepetitions = 1\n"
 
 
 MEASURE = 'baseline = "iterative"\nnormalise_connections = 5000\n'

@@ -19,7 +19,7 @@ GROUPS = Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")
 """Where control groups with a limit on processes are made, by the version of the interface."""
 POOL = 100
 STUDY = (
-    one_block("own", workload="bytes", kind="closed", settings="children = 2, loops = 50")
+    one_block("own", workload="bytes", kind="closed", settings="children = 2, loops = 50", all_pairs=True)
     + f"""\
 [[contenders]]
 name = "few"
