@@ -27,10 +27,11 @@ from thunderherd.errors import Refusal, UserError
 from thunderherd.machine import description
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
-from thunderherd.run.progress import Clock, PlainProgress, duration
+from thunderherd.run.progress import Clock, PlainProgress
 from thunderherd.run.runner import NEW_RUN, NOTHING_TO_RESUME, RESUME, differences, run_study
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study, load_study
+from thunderherd.text.figures import duration
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
 

@@ -161,15 +161,29 @@ def test_titles_and_labels_match_the_size(four_cpus: None) -> None:
     assert [point.label for point in apart.sweeps[6].points] == ["0", "1", "2", "5", "10"], "not scaled"
 
 
-def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
-    for found in (study("full", "scale.factor=25"), study("full", "unit=500ms")):
-        for claim in load_claims(found):
-            if claim.id == "H50":  # delays of milliseconds are its own
-                assert claim.unmet == ()
-                continue
-            assert claim.unmet, claim.id
-            assert claim.unmet_verdict == "undecided"
-            assert claim.remarks[0] in ("scaled 1:25", "time scale 1:2")
+@pytest.mark.parametrize(
+    ("override", "judged"),
+    [("scale.factor=25", {"H47", "H48", "H49", "H50"}), ("unit=500ms", {"H50"}), ("pool=400", {"H50"})],
+)
+def test_a_scaled_run_judges_what_does_not_depend_on_the_scale(
+    override: str, judged: set[str], four_cpus: None
+) -> None:
+    """Claims over delays and cores need seconds; delays of milliseconds are H50's own."""
+    claims = load_claims(study("full", override))
+    met = {claim.id for claim in claims if not claim.unmet}
+    assert met >= judged and (met == judged or override == "pool=400")
+    assert {claim.unmet_verdict for claim in claims} == {"undecided"}
+    if "scale" in override:
+        assert all(claim.remarks[0] == "scaled 1:25" for claim in claims if claim.id != "H50")
+
+
+def test_the_size_that_decides_claims_has_the_sources_scale_where_they_need_it(four_cpus: None) -> None:
+    deciding = study("claims")
+    assert [claim.id for claim in load_claims(deciding) if claim.unmet or claim.outside] == []
+    small = {each.sweep for each in deciding.contenders if each.scale}
+    assert small == {"buckets", "pool_size", "second_team"}
+    at = {each.id: each.remarks for each in load_claims(deciding)}
+    assert "scaled 1:25" in at["H47"] and "scaled 1:25" not in at["H44"]
     assert [claim.id for claim in load_claims(study()) if claim.unmet] == []
 
 

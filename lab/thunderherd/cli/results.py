@@ -11,7 +11,11 @@ import typer
 
 from thunderherd.cli.options import (
     PROGRAM,
+    Out,
+    Overrides,
     ResultsDirectory,
+    Resume,
+    Seed,
     StudyName,
     chosen_format,
     ended,
@@ -139,11 +143,65 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
         print_table(each, console)
 
 
-def claims(study: StudyName, directory: ResultsDirectory) -> None:
-    """Judge the claims of a study's source by a run."""
+def claims(
+    study: StudyName,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="Directory of a run's results (not with --decide).")
+    ] = None,
+    decide: Annotated[
+        bool,
+        typer.Option(
+            "--decide",
+            help="Run size claims of the study until each claim has a verdict (default: judge DIR).",
+        ),
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="With --decide, the time for all trials, such as 2h (default: that of the size).",
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = False,
+) -> None:
+    """Judge the claims of a study's source by a run.
+
+    With --decide, run the study until each claim has a verdict.
+    """
     from thunderherd.show.terminal.claims import print_claims
     from thunderherd.text.layout import make_console
 
+    if decide:
+        if directory is not None:
+            raise UserError(
+                f"--decide starts a run of its own, and {directory} holds one",
+                code="claims.decide_with_directory",
+                hint="leave the directory out, or name the new one with --out",
+                where="claims",
+            )
+        from thunderherd.cli.run import run_claims
+
+        print_claims(run_claims(study, budget, overrides or [], seed, out, resume), make_console())
+        return
+    options = {"--budget": budget, "--set": overrides, "--seed": seed, "--out": out, "--resume": resume}
+    if given := [name for name, value in options.items() if value not in (None, False)]:
+        raise UserError(
+            f"{given[0]} is an option of a run",
+            code="claims.option_without_decide",
+            hint="add --decide",
+            where="claims",
+        )
+    if directory is None:
+        raise UserError(
+            "no run to judge",
+            code="claims.no_directory",
+            hint=f"name the directory of a run, or type `{PROGRAM} claims {study} --decide`",
+            where="claims",
+        )
     summary = summary_of(directory)
     name = Path(study).stem if study.endswith(".toml") else study
     if name != summary.study.name:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,9 +26,13 @@ from thunderherd.cli.options import (
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary
     from thunderherd.study.loading import Study
 
 __all__ = ["run", "watch"]
+
+CLAIMS_SIZE = "claims"
+"""The size that `claims --decide` runs."""
 
 # Functions import what they need: a wrong study name is refused before numpy loads.
 
@@ -115,23 +121,13 @@ def run(
     if not allow_commands:
         _refuse_commands(resolved)
 
-    from thunderherd.judge.claims.claim_file import load_source
-    from thunderherd.judge.claims.paper_counters import load_counters
-
-    # Mistakes in the source's files are reported before the first trial, not after the last.
-    load_source(resolved)
-    load_counters(resolved)
-
     from thunderherd.records.directory import default_directory
-    from thunderherd.run.runner import run_study
     from thunderherd.show.report.page import write_report
     from thunderherd.show.terminal.study import print_study
     from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)
-    summary = run_study(
-        resolved, directory, seed=seed, resume=resume, command=command_line(), conform=not no_conform
-    )
+    summary = _run(resolved, directory, seed, resume=resume, conform=not no_conform)
     console = make_console()
     report = None
     try:
@@ -139,6 +135,49 @@ def run(
         report = write_report(directory)
     finally:
         print_study(summary, console, directory, report)
+
+
+def run_claims(
+    study: str, budget: str | None, overrides: Sequence[str], seed: int | None, out: Path | None, resume: bool
+) -> Summary:
+    """Run a study until its claims are decided, and write its report (`claims --decide`)."""
+    from thunderherd.engine.client import catalogue
+    from thunderherd.records.directory import default_directory, is_begun, read_run
+    from thunderherd.show.report.page import write_report
+    from thunderherd.study.loading import load_study
+
+    check_resume("claims", resume=resume, out=out)
+    values = [*([f"sizes.{CLAIMS_SIZE}.budget={budget}"] if budget else []), *overrides]
+    typed_as = {f"sizes.{CLAIMS_SIZE}.budget={budget}": f"--budget {budget}"}
+    if resume and out is not None and is_begun(out):
+        values = values or read_run(out).overrides
+    resolved = load_study(study, CLAIMS_SIZE, values, catalogue(), typed_as)
+    if resolved.decides != "claims" or resolved.claims_path is None:
+        raise UserError(
+            f"size {CLAIMS_SIZE} of {resolved.name} decides no claims",
+            code="claims.nothing_to_decide",
+            hint='give the study a claims file and the size decides = "claims"',
+            where="claims",
+        )
+    _refuse_commands(resolved)
+    directory = out or default_directory(resolved.name)
+    summary = _run(resolved, directory, seed, resume=resume)
+    print(f"report: {write_report(directory)}", file=sys.stderr)
+    return summary
+
+
+def _run(study: Study, directory: Path, seed: int | None, *, resume: bool, conform: bool = True) -> Summary:
+    from thunderherd.judge.claims.claim_file import load_source
+    from thunderherd.judge.claims.paper_counters import load_counters
+    from thunderherd.judge.summary.open_claims import for_claims
+    from thunderherd.run.runner import run_study
+
+    # Mistakes in the source's files are reported before the first trial, not after the last.
+    load_source(study)
+    load_counters(study)
+    return run_study(
+        for_claims(study), directory, seed=seed, resume=resume, command=command_line(), conform=conform
+    )
 
 
 def _refuse_commands(study: Study) -> None:

@@ -441,6 +441,9 @@ class ClaimSummary(Record):
         description="expected number of blocks in all for a verdict, by the variance of this run's blocks. "
         "Null: it has one, or more than 10,000",
     )
+    decided_at: int | None = Field(
+        default=None, description="number of blocks at the look that gave the verdict. Null: undecided"
+    )
     contrasts: list[dict[str, Any]] = Field(
         default_factory=list, description="the comparisons that the verdict rests on"
     )

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from thunderherd.machine import noise
 from thunderherd.records.summary import Estimate, TrialRecord
-from thunderherd.run.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
+from thunderherd.run.progress import Clock, PlainProgress, Progress, block_line, invalid_line
 from thunderherd.run.ranking_so_far import Group, RankedContender, RankingSoFar
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import (
     Unit,
     count,
     decimals,
+    duration,
     heading_of,
     interval_span,
     number,

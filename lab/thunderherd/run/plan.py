@@ -5,7 +5,7 @@ A pure function of the study, its seed and the trials on disk. The run and `thun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from thunderherd.judge.summary.block_rejection import (
@@ -16,9 +16,9 @@ from thunderherd.judge.summary.block_rejection import (
     given_up,
     most_blocks,
     seconds_allowed,
-    select,
 )
-from thunderherd.judge.summary.pair_summaries import is_decided, verdicts
+from thunderherd.judge.summary.open_claims import is_decided, selected
+from thunderherd.judge.summary.pair_summaries import verdicts
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Study
@@ -30,12 +30,13 @@ __all__ = ["Next", "Plan", "next_in_block", "plan"]
 class Plan:
     """The next steps of a run: the block to run or finish, the blocks at the next look, the trials until it.
 
-    `number` is None when the run is over.
+    `number` is None when the run is over. `settled` are the contenders that the block does without.
     """
 
     number: int | None
     blocks: int
     trials_left: int
+    settled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,13 @@ class Next:
 
 def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
     """Return the plan after these trials."""
-    selection = select(study, trials)
+    selection = selected(study, trials)
     begun = {block.number: block for block in blocks_of(trials)}
     look = selection.next_look
     if look is None or _is_over(study, selection, begun):
         return Plan(None, len(begun), 0)
-    active = [each.name for each in study.contenders if each.name not in selection.given_up]
+    left_out = {*selection.given_up, *selection.settled}
+    active = [each.name for each in study.contenders if each.name not in left_out]
     number = 1
     while number in begun and begun[number].is_finished(active):
         number += 1
@@ -68,18 +70,23 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
         used = sum(each.wall_seconds for each in ended)
         # As many as the time budget leaves room for, at their mean length.
         blocks = max(1, min(blocks, int((allowed - used) * len(ended) / used)))
-    return Plan(number, number + blocks - 1, blocks * len(active) - done_here)
+    return Plan(number, number + blocks - 1, blocks * len(active) - done_here, selection.settled)
 
 
 def _is_over(study: Study, selection: Selection, blocks: dict[int, Block]) -> bool:
     """True if the run has ended: all is decided or attempted, or no look can be reached."""
-    if len(selection.given_up) == len(study.contenders) or selection.exhausted or selection.time_was_up:
+    left_out = {*selection.given_up, *selection.settled}
+    if left_out.issuperset(each.name for each in study.contenders):
         return True
-    return bool(selection.reached) and is_decided(verdicts(study, selection, blocks))
+    if selection.exhausted or selection.time_was_up:
+        return True
+    return bool(selection.reached) and is_decided(study, selection, verdicts(study, selection, blocks))
 
 
-def next_in_block(study: Study, seed: int, number: int, trials: Sequence[TrialRecord]) -> Next | None:
-    """Return the next trial of a block; None if the block is finished.
+def next_in_block(
+    study: Study, seed: int, number: int, trials: Sequence[TrialRecord], settled: Container[str] = ()
+) -> Next | None:
+    """Return the next trial of a block, which does without `settled`; None if the block is finished.
 
     First the trials that are missing, in the order of the block, then one repetition of each invalid trial.
     """
@@ -89,6 +96,11 @@ def next_in_block(study: Study, seed: int, number: int, trials: Sequence[TrialRe
     lost = given_up(study, blocks)
     for attempt in range(1, ATTEMPTS + 1):
         for position, name in enumerate(order, start=1):
-            if name not in lost and not block.succeeded(name) and block.attempts(name) < attempt:
+            if (
+                name not in lost
+                and name not in settled
+                and not block.succeeded(name)
+                and block.attempts(name) < attempt
+            ):
                 return Next(name, position, attempt)
     return None

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from thunderherd.records.summary import TrialRecord
-from thunderherd.text.figures import count
+from thunderherd.text.figures import count, duration
 
 
 class Progress(Protocol):
@@ -80,14 +80,6 @@ class Clock:
             return ""
         means = [sum(recent) / len(recent) for recent in self._recent.values()]
         return f"{duration(self.trials_left * sum(means) / len(means))} left"
-
-
-def duration(seconds: float) -> str:
-    """Write a duration: `14 s`, `3 min`, `2 h 5 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class PlainProgress:

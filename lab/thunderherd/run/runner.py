@@ -22,6 +22,7 @@ from thunderherd.errors import Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
 from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, blocks_of
 from thunderherd.judge.summary.noted_cells import write_noted_cells
+from thunderherd.judge.summary.open_claims import claims_after
 from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.judge.why.profile_files import profiling_summary
 from thunderherd.labs.kind import Site
@@ -45,6 +46,7 @@ from thunderherd.run.own_programs import prepared
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
+from thunderherd.show.sentences.claims_so_far import claims_so_far
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.study.resolved import LEFT_OUT
@@ -64,6 +66,9 @@ RESUME = "resume: "
 NO_LIMITS = "machine limits unavailable"
 NEW_RUN = "start a new run with another --out"
 NOTHING_TO_RESUME = "no run to resume; starting a new one"
+
+FEW_BLOCKS = 6
+"""After so many blocks a run that decides claims first says what they are expected to need."""
 
 CHANGES_SHOWN = 5
 """Most changes of a study that a refusal to resume lists."""
@@ -177,6 +182,8 @@ class RunState:
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
         self.limits: MachineLimits | None = None
+        self.settled: frozenset[str] = frozenset()
+        self.blocks = 0
         self.notes = [*recordings.not_kept(study), *self._warnings_of_servers()]
         self.names = [contender.name for contender in study.contenders]
 
@@ -189,6 +196,7 @@ class RunState:
                 self._run_block(number)
                 ended, number = number, self._next_block()
                 self._report(ended)
+                self._report_claims()
             self._check_build()
             count_run(self.study, self.directory, self.engine, self._trial, self.show)
             cost_run(self.study, self.directory, self._trial, self.show)
@@ -256,13 +264,14 @@ class RunState:
     def _next_block(self) -> int | None:
         """Return the number of the block to run or finish; None at the end."""
         found = plan(self.study, self.directory.trials)
+        self.settled = found.settled
         self.show.plan(found.blocks, found.trials_left)
         return found.number
 
     def _run_block(self, number: int) -> None:
         """Run the trials that the block lacks, in its order, then repeat the invalid ones."""
         for _ in range(ATTEMPTS * len(self.names)):
-            following = next_in_block(self.study, self.seed, number, self.directory.trials)
+            following = next_in_block(self.study, self.seed, number, self.directory.trials, self.settled)
             if following is None:
                 break
             self._run_trial(number, following.contender, following.position, following.attempt)
@@ -270,6 +279,21 @@ class RunState:
     def _report(self, number: int) -> None:
         block = self._block(number)
         self.show.block_ends(number, list(block.trials.values()), self._remark(block))
+
+    def _report_claims(self) -> None:
+        """Say what the open claims are expected to need, after a few blocks and at each look."""
+        if self.study.decides != "claims":
+            return
+        blocks, claims, results = claims_after(self.study, self.directory.trials)
+        if blocks == self.blocks or blocks not in (FEW_BLOCKS, *(look.blocks for look in self.study.looks)):
+            return
+        self.blocks = blocks
+        times: dict[str, list[float]] = {}
+        for trial in self.directory.trials:
+            times.setdefault(trial.contender, []).append(trial.wall_seconds)
+        means = {name: sum(each) / len(each) for name, each in times.items()}
+        for line in claims_so_far(claims, results, blocks, means):
+            self.show.say(line)
 
     def _block(self, number: int) -> Block:
         begun = {block.number: block for block in blocks_of(self.directory.trials)}

@@ -74,7 +74,8 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
         for place, trial in enumerate(new, start=1 + len(followed.trials) - len(new)):
             so_far = followed.trials[:place]
             view.trial_ends(trial)
-            if next_in_block(followed.study, followed.seed, trial.block, so_far) is None:
+            block = trial.block
+            if next_in_block(followed.study, followed.seed, block, so_far, planned.settled) is None:
                 view.block_ends(trial.block, last_of_block(so_far, trial.block), "")
         if new:
             planned = _planned(followed, view)
@@ -97,7 +98,9 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
     planned = plan(followed.study, followed.trials)
     view.plan(planned.blocks, planned.trials_left)
     if planned.number is not None:
-        following = next_in_block(followed.study, followed.seed, planned.number, followed.trials)
+        following = next_in_block(
+            followed.study, followed.seed, planned.number, followed.trials, planned.settled
+        )
         if following is not None:
             names = len(followed.study.contenders)
             view.trial_begins(planned.number, following.contender, following.position, names)

@@ -16,7 +16,7 @@ def compared_pairs(
 ) -> list[Comparison]:
     """Return each compared pair once for each of its metrics, in the order of its first declaration.
 
-    With repetitions there is none.
+    With repetitions there is none, nor in a size that decides claims.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def compared_pairs(
     chosen
         The contenders that run.
     """
-    if form.sizes[size].repetitions:
+    if form.sizes[size].repetitions or form.sizes[size].decides == "claims":
         return []
     family: dict[tuple[str, frozenset[str]], Comparison] = {}
     here = {each.name for each in chosen}

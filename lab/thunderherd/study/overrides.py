@@ -93,7 +93,7 @@ class SettableKeys:
                 for load in catalogue.loads:
                     of_load = catalogue.settings_of_load(load.name, [primitive.name], workload.name)
                     self._add("load.settings", of_load)
-        self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "parts"))
+        self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "budget", "parts"))
         if form.scale is not None:
             self._add("scale", ("factor",))
         self._form, self._catalogue = form, catalogue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -278,6 +279,7 @@ class Contender(_Resolved):
     A server of the user's own is `own_server`, which records call `foreign`, and has no design.
 
     From the study come `scale`, how much smaller it is than the source's experiment, in words;
+    `divided_by`, the factors by which its settings and those of its load are smaller;
     `queueing_bound`, the most requests a second by arithmetic; and `at_least`, the minimum of metrics in a
     valid trial.
     """
@@ -307,6 +309,7 @@ class Contender(_Resolved):
     metric: str
     better: Better
     scale: str | None = None
+    divided_by: dict[str, int] = Field(default={}, exclude=True)
     queueing_bound: float | None = None
     at_least: dict[str, float] = {}
     calls: bool = Field(default=True, exclude=True)
@@ -391,9 +394,10 @@ class Study(_Resolved):
     `contenders` has those of the main table, then those at each sweep's points. `absent` has the declared
     contenders that do not take part in this run, with the reasons. `paper` has the source's figures of the
     parts that run, `comparisons` the pairs that are compared. With `repetitions` there is one look, which
-    spends no alpha. After `budget_seconds` no block begins. `counting`, `counting_cost` and `profiling` name
-    the contenders with extra trials. `notes` belong to every figure. `units` has the units of
-    settings that are quantities, by name. `digest` is the SHA-256 of the resolved study without its path.
+    spends no alpha. `decides` says which verdicts end the run. After `budget_seconds` no block begins.
+    `counting`, `counting_cost` and `profiling` name the contenders with extra trials. `notes` belong to every
+    figure. `units` has the units of settings that are quantities, by name. `digest` is the SHA-256 of the
+    resolved study without its path.
     """
 
     name: str
@@ -409,6 +413,7 @@ class Study(_Resolved):
     comparisons: tuple[Comparison, ...]
     looks: tuple[Look, ...]
     repetitions: int | None
+    decides: Literal["pairs", "claims"] = "pairs"
     budget_seconds: float | None = None
     load: LoadPlan
     lab: Lab
@@ -455,6 +460,31 @@ class Study(_Resolved):
     def main(self) -> tuple[Contender, ...]:
         """The contenders of the main table; none if the study has only sweeps."""
         return tuple(contender for contender in self.contenders if contender.sweep is None)
+
+    def only(self, names: Collection[str], why: str) -> Study:
+        """Return the study with these contenders alone, without extra trials; the others are absent.
+
+        `why` is the reason.
+        """
+        kept = [each for each in self.contenders if each.name in names]
+        sweeps = []
+        for sweep in self.sweeps:
+            own = [each for each in kept if each.sweep == sweep.name]
+            points = tuple(point for point in sweep.points if point.name in {each.point for each in own})
+            bases = tuple(name for name in sweep.contenders if name in {each.base for each in own})
+            if own:
+                sweeps.append(sweep.model_copy(update={"points": points, "contenders": bases}))
+        dropped = {each.name: why for each in self.contenders if each.name not in names}
+        return self.model_copy(
+            update={
+                "contenders": tuple(kept),
+                "sweeps": tuple(sweeps),
+                "absent": {**self.absent, **dropped},
+                "counting": CountingTable(),
+                "counting_cost": CostTable(trials=0),
+                "profiling": ProfilingTable(),
+            }
+        )
 
     def notes_about(self, subject: str) -> str | None:
         """Return the inconsistencies of the source about "row 7", "claim H66" or another subject."""

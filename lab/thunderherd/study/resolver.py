@@ -63,6 +63,7 @@ from thunderherd.study.scale import (
     check_remainders,
     check_scale,
     divided,
+    factors,
     here,
     in_words,
     is_scaled,
@@ -211,6 +212,7 @@ class Resolver:
             comparisons=tuple(family),
             looks=planned_looks(form, self.size),
             repetitions=form.sizes[self.size].repetitions,
+            decides=form.sizes[self.size].decides,
             budget_seconds=self._budget(),
             load=load,
             lab=lab_of(form.lab, self.catalogue),
@@ -286,7 +288,12 @@ class Resolver:
         """Return why a contender does not run, and which sizes run it."""
         if ("sizes", self.size, "parts") in self.problems.overridden and each.part not in self.parts():
             return f"{each.part} is not one of this run's parts: {', '.join(self.parts())}"
-        sizes = [size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)]
+        # A size that decides claims runs what these need.
+        sizes = [
+            name
+            for name, size in self.form.sizes.items()
+            if name != self.size and size.decides != "claims" and self._is_of_size(each, name)
+        ]
         return outside_size(self.size, *sizes)
 
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
@@ -428,6 +435,7 @@ class Resolver:
             metric=each.metric,
             better=better_of(each.metric),
             scale=in_words(scale, settings),
+            divided_by=factors(scale),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
             counts_requests=own_server is None and (workload is None or workload.counts_requests),

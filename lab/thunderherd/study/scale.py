@@ -109,6 +109,13 @@ def in_words(scale: ScaleTable | None, settings: Mapping[str, SettingValue]) -> 
     return f"time scale {unit / of:g}:1"
 
 
+def factors(scale: ScaleTable | None) -> dict[str, int]:
+    """Return what the settings of a contender and of its load were divided by."""
+    if scale is None or scale.factor == 1:
+        return {}
+    return {key.rpartition(".")[2]: scale.factor for key in scale.divides}
+
+
 def note_of(scale: ScaleTable | None) -> str | None:
     """Return the note of a scaled run, which applies to all its figures."""
     if scale is None or scale.factor == 1:
@@ -116,7 +123,7 @@ def note_of(scale: ScaleTable | None) -> str | None:
     names = ", ".join(key.rpartition(".")[2] for key in scale.divides)
     return (
         f"scaled 1:{scale.factor}: {names} are the source's values divided by {scale.factor}, so their "
-        "proportions are the source's; no claim is judged by this run"
+        "proportions are the source's"
     )
 
 

@@ -99,6 +99,14 @@ def seconds_in_words(seconds: float) -> str:
     return f"{unit.of(seconds):.3g} {unit.name}"
 
 
+def duration(seconds: float) -> str:
+    """Write a duration: `14 s`, `3 min`, `2 h 5 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def seconds_per(connections: int) -> str:
     """Writes `s per 5,000 connections`: the unit of CPU time per connection, and of process control."""
     return f"s per {connections:,} connections"

@@ -18,6 +18,7 @@ from thunderherd.judge.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.contrasts import lacks, measure, ratio
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank
+from thunderherd.study.loading import Look, Study
 
 BLOCKS = 11
 CPU = "server_cpu_per_connection"
@@ -286,15 +287,57 @@ def test_alpha_is_that_of_the_look_reached() -> None:
     assert [alpha_at(several, count) for count in (13, 14, 19, 20, 40)] == [None, 0.01, 0.01, 0.015, 0.015]
 
 
-def test_claims_that_hold_by_no_more_than_chance_are_rarely_decided() -> None:
+def looking(*looks: tuple[int, float]) -> Study:
+    """Return the study with looks: after so many blocks, with so much alpha."""
+    planned = tuple(Look(blocks=count, alpha=alpha) for count, alpha in looks)
+    return study().model_copy(update={"looks": planned})
+
+
+def joined(first: Values, then: Values) -> Values:
+    """Return the blocks of both."""
+    return {CPU: {name: [*column, *then[CPU][name]] for name, column in first[CPU].items()}}
+
+
+def test_the_verdict_of_an_early_look_stands() -> None:
+    """What fourteen blocks have shown, six that say the opposite do not take back; a single look would."""
+    late = joined(
+        blocks(COSTS, size=14), blocks(COSTS | {"prefork_file_lock": 0.01}, noise=0.001, size=6, seed=2)
+    )
+    own = every_difference_matters("H62")
+    (found,) = judge(looking((14, 0.01), (20, 0.04)), late, claims=[own])
+    assert (found.verdict, found.decided_at) == ("supported", 14)
+    (once,) = judge(looking((20, 0.05)), late, claims=[own])
+    assert (once.verdict, once.decided_at) == ("undecided", None)
+    assert found.our_figure == once.our_figure, "figures are those of all blocks"
+
+
+def test_a_decided_claim_no_longer_counts_among_the_open_ones() -> None:
+    """Beside one that was decided before, a claim is tested as if it were alone."""
+    values = blocks(COSTS | {"prefork_file_lock": COSTS["prefork"] * 1.006}, size=20)
+    plain, close = every_difference_matters("H64"), every_difference_matters("H62")
+    (alone,) = judge(study(), values, 0.05, claims=[close])
+    p = 2 * alone.contrasts[0]["p_greater"]
+    looks = ((14, 1e-3), (20, 1.5 * p))
+    (_, beside) = judge(looking(*looks), values, claims=[plain, close])
+    assert (beside.verdict, beside.decided_at) == ("supported", 20)
+    (_, together) = judge(
+        looking((20, 1.5 * p)), values, claims=[close, close.model_copy(update={"id": "H1"})]
+    )
+    assert together.verdict == "undecided", "two open claims share alpha"
+
+
+@pytest.mark.parametrize("looks", [((11, 0.05),), ((11, 0.015), (16, 0.015), (24, 0.02))], ids=len)
+def test_claims_that_hold_by_no_more_than_chance_are_rarely_decided(
+    looks: tuple[tuple[int, float], ...],
+) -> None:
     """All designs cost the same, so in each run every decision, in either direction, is false."""
     same = dict.fromkeys(COSTS, 0.25)
     claims = [each.model_copy(update={"figures": ()}) for each in load_claims(study())]
-    runs = 80
+    runs, size = 80, looks[-1][0]
     false = sum(
         any(
             each.verdict in ("supported", "refuted")
-            for each in judge(study(), blocks(same, seed=seed), claims=claims)
+            for each in judge(looking(*looks), blocks(same, seed=seed, size=size), claims=claims)
         )
         for seed in range(runs)
     )

@@ -224,7 +224,7 @@ def test_controls_have_neither_rank_nor_letters(small_study: Study) -> None:
 def test_values_are_aligned_by_block(small_study: Study) -> None:
     trials = trials_of(small_study, 3)
     selection = select(small_study, trials)
-    values = metric_values(small_study, selection, blocks_of(trials))
+    values = metric_values(small_study, selection.given_up, blocks_of(trials))
     assert values["server_cpu_per_connection"]["prefork"] == [
         pytest.approx(20.1e-6 * wobble(block, "prefork")) for block in (1, 2, 3)
     ]
@@ -259,7 +259,7 @@ def test_a_server_that_was_read_late_once_loses_the_figures_of_that_block_alone(
     late = [
         read_late(trial) if (trial.block, trial.contender) == (3, "prefork") else trial for trial in trials
     ]
-    values = metric_values(study, select(study, late), blocks_of(late))
+    values = metric_values(study, select(study, late).given_up, blocks_of(late))
     costs = values["server_cpu_per_connection"]
     assert [block for block, cost in enumerate(costs["prefork"], start=1) if cost is None] == [3]
     assert None not in costs["iterative"]

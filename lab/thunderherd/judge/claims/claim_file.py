@@ -56,6 +56,7 @@ class SweepConditionsTable(StrictTable):
         default={},
         description="settings of their load, including primitive, receive and processes",
     )
+    scaled: bool = Field(default=True, description="whether [scale] may make them smaller")
 
 
 class ConditionsTable(StrictTable):
@@ -354,6 +355,8 @@ def _unmet(
         of_sweep = [contender for contender in contenders if contender.sweep == name]
         if of_sweep:
             yield from _unmet_by(of_sweep, load | special.load, settings | special.contenders, study)
+            if not special.scaled and (smaller := [each for each in of_sweep if each.divided_by]):
+                yield f"the claim is about the source's sizes, the run has {name} {smaller[0].scale}"
 
 
 def _unmet_by(
@@ -416,10 +419,18 @@ def _others(
         return is_key or len({values(each).get(key) for each in along}) > 1
 
     in_base = study.read(key, wanted)
+
+    def in_source(contender: Contender) -> object:
+        """Return the value that the source has; a scaled study divides it."""
+        value = values(contender).get(key)
+        if value is None:
+            return in_base
+        return value * contender.divided_by.get(key, 1) if isinstance(value, int | float) else value
+
     return {
         each.name: values(each)[key]
         for each in contenders
-        if values(each).get(key, in_base) != in_base and not (each.sweep and is_varied(each))
+        if in_source(each) != in_base and not (each.sweep and is_varied(each))
     }
 
 

@@ -24,8 +24,11 @@ zero.
 Both directions are tested, so p is doubled. Holm's method runs over the claims that were to be tested by all
 that is known before the run. A claim that the run then leaves without data stays in that family. So among all
 verdicts supported and refuted of a study, any is false with probability at most alpha. The verdicts of no
-difference are a family of their own, with the same alpha. If a study has several
-planned looks, alpha is the share of the look reached; the promise holds however early the run stopped.
+difference are a family of their own, with the same alpha.
+
+If a study has several planned looks, the claims are judged at each look with its share of alpha, and a
+verdict stands at later looks. A claim with a verdict of a family no longer counts in that family: all of its
+verdicts before the first false one are true. The promise holds however early the run stopped.
 """
 
 from __future__ import annotations
@@ -39,11 +42,14 @@ from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks,
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.verdicts import holm
-from thunderherd.study.loading import Study
+from thunderherd.study.loading import Look, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 
-__all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]
+__all__ = ["ClaimResult", "alpha_at", "at_least", "contenders_of", "judge", "judged_after", "open_claims"]
+
+DIFFERENT: tuple[ClaimVerdict, ...] = ("supported", "refuted")
+ALIKE: ClaimVerdict = "no difference that matters"
 
 ClaimResult = ClaimSummary
 """The result for one claim, as in `summary.json`."""
@@ -60,6 +66,8 @@ def judge(
 ) -> list[ClaimResult]:
     """Return the verdict on every claim of the study's source, in the order of its claims file.
 
+    The verdict of a claim is that of the first look that had one; its figures are those of all blocks.
+
     Parameters
     ----------
     study
@@ -67,7 +75,7 @@ def judge(
     values
         The blocks that count. A contender that lacks a value in one of them is left out.
     alpha
-        The chance of any false verdict over all claims; by default that of the look reached (`alpha_at`).
+        The chance of any false verdict over all claims, judged once; by default that of each look.
     claims
         By default those of `study.claims_path`.
     unavailable
@@ -81,26 +89,86 @@ def judge(
         The claims file has mistakes.
     """
     claims = load_claims(study) if claims is None else claims
-    alpha, early = judged_after(study, values, alpha)
-    cases = [_Case(claim, study, values, unavailable or {}, scaled or {}) for claim in claims]
-    tested = [case for case in cases if case.tests]
+    last_alpha, early = judged_after(study, values, alpha)
+    blocks = blocks_of(values)
+    reached = [look for look in study.looks if look.blocks <= blocks]
+    if alpha is not None or early:
+        reached = [Look(blocks=blocks, alpha=last_alpha)]
     # A claim that cannot be judged for what happened in the run stays in the family.
-    family = sum(case.is_declared for case in cases)
+    declared = sum(is_testable(claim) for claim in claims)
+    verdicts: dict[str, _Verdict] = {}
+    for place, look in enumerate(reached):
+        seen = values if look.blocks == blocks else _first(values, look.blocks)
+        cases = [
+            _Case(claim, study, seen, unavailable or {}, scaled or {})
+            for claim in claims
+            if place == 0 or verdicts[claim.id].verdict == "undecided"
+        ]
+        over = _Over(
+            declared - sum(each.verdict in DIFFERENT for each in verdicts.values()),
+            declared - sum(each.verdict == ALIKE for each in verdicts.values()),
+            look.alpha,
+            early,
+            look.blocks,
+        )
+        verdicts |= _at_look(cases, over)
+    shown = [_Case(claim, study, values, unavailable or {}, scaled or {}) for claim in claims]
+    return [case.result(verdicts[case.claim.id], over, len(reached) > 1) for case in shown]
+
+
+def _at_look(cases: Sequence[_Case], over: _Over) -> dict[str, _Verdict]:
+    """Return the verdicts of one look on the claims that have none yet."""
+    tested = [case for case in cases if case.tests]
     different, alike = (
         dict(zip([case.claim.id for case in tested], holm(p_values, family=family), strict=True))
-        for p_values in ([case.p for case in tested], [case.p_alike for case in tested])
+        for p_values, family in (
+            ([case.p for case in tested], over.family),
+            ([case.p_alike for case in tested], over.alike_family),
+        )
     )
-    over = _Over(family, alpha, early)
-    return [case.result(different.get(case.claim.id), alike.get(case.claim.id), over) for case in cases]
+    return {
+        case.claim.id: _Verdict(
+            *case.verdict(different.get(case.claim.id), alike.get(case.claim.id), over), over.blocks
+        )
+        for case in cases
+    }
+
+
+def blocks_of(values: Values) -> int:
+    """Return the number of blocks that count."""
+    return max((len(column) for columns in values.values() for column in columns.values()), default=0)
+
+
+def _first(values: Values, blocks: int) -> Values:
+    """Return the values of the first blocks."""
+    return {
+        metric: {name: column[:blocks] for name, column in columns.items()}
+        for metric, columns in values.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """A verdict with its reason, after a number of blocks."""
+
+    verdict: ClaimVerdict
+    why: str
+    blocks: int
 
 
 @dataclass(frozen=True)
 class _Over:
-    """What all claims are judged by: their number, alpha, and why nothing may be judged yet."""
+    """What the claims are judged by at a look.
+
+    That is the number of claims without a verdict of each family, alpha, why nothing may be judged yet, and
+    the number of blocks.
+    """
 
     family: int
+    alike_family: int
     alpha: float
     early: str | None
+    blocks: int
 
 
 def alpha_at(study: Study, blocks: int) -> float | None:
@@ -113,12 +181,46 @@ def judged_after(study: Study, values: Values, alpha: float | None = None) -> tu
     """Return the alpha that these values may be judged at; or 0, and why nothing may be judged yet."""
     if study.repetitions is not None:
         return 0.0, f"size {study.size} has {count(study.repetitions, 'repetition')} and no looks"
-    blocks = max((len(column) for columns in values.values() for column in columns.values()), default=0)
+    blocks = blocks_of(values)
     alpha = alpha_at(study, blocks) if alpha is None else alpha
     if alpha is not None:
         return alpha, None
     first = count(study.looks[0].blocks, "block")
     return 0.0, f"the first look comes after {first}; this run has {blocks}"
+
+
+# What is still open -----------------------------------------------------------------------------------------
+
+
+def is_testable(claim: Claim) -> bool:
+    """Return whether the claim was to be tested, by all that is known before the run."""
+    return bool(claim.tests) and _obstacle(claim) is None
+
+
+def open_claims(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> list[Claim]:
+    """Return the claims that more blocks may decide."""
+    undecided = {each.id for each in results if each.verdict == "undecided"}
+    return [claim for claim in claims if claim.id in undecided and is_testable(claim)]
+
+
+def contenders_of(claims: Sequence[Claim]) -> set[str]:
+    """Return the contenders that the tests and figures of claims need."""
+    return {name for claim in claims for each in (*claim.tests, *claim.figures) for name in each.contenders()}
+
+
+def _obstacle(claim: Claim) -> tuple[ClaimVerdict, str] | None:
+    """Return what prevents a judgement whatever the run finds: the study's settings or the claim."""
+    if claim.left_out:
+        return "not testable here", "; ".join(claim.left_out)
+    if claim.unmet:
+        return claim.unmet_verdict, "; ".join(claim.unmet)
+    if claim.undecided_because:
+        return "undecided", claim.undecided_because
+    if claim.outside:
+        return "undecided", "; ".join(claim.outside)
+    if claim.test_note and not claim.test_note_honoured:
+        return "undecided", f"its test note is not taken into account: {claim.test_note}"
+    return None
 
 
 # One claim ------------------------------------------------------------------------------------------------
@@ -147,31 +249,11 @@ class _Case:
         # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
 
-    @property
-    def is_declared(self) -> bool:
-        """True if the claim was to be tested, by all that is known before the run."""
-        return bool(self.claim.tests) and self._obstacle_before() is None
-
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:
         """Return the verdict without a test and its reason, if something prevents a judgement."""
-        if before := self._obstacle_before():
+        if before := _obstacle(self.claim):
             return before
         return ("not testable here", "; ".join(self.missing)) if self.missing else None
-
-    def _obstacle_before(self) -> tuple[ClaimVerdict, str] | None:
-        """Return what prevents a judgement whatever the run finds: the study's settings or the claim."""
-        claim = self.claim
-        if claim.left_out:
-            return "not testable here", "; ".join(claim.left_out)
-        if claim.unmet:
-            return claim.unmet_verdict, "; ".join(claim.unmet)
-        if claim.undecided_because:
-            return "undecided", claim.undecided_because
-        if claim.outside:
-            return "undecided", "; ".join(claim.outside)
-        if claim.test_note and not claim.test_note_honoured:
-            return "undecided", f"its test note is not taken into account: {claim.test_note}"
-        return None
 
     @property
     def groups(self) -> list[list[ContrastResult]]:
@@ -213,13 +295,17 @@ class _Case:
 
     def _blocks_needed(self, over: _Over) -> int | None:
         """Return after how many blocks a verdict is expected; None: more than anybody would run."""
-        alpha = over.alpha or self.study.measure.alpha
+        # Before the first look, that of the last one: the claims that it decides are those that need most.
+        alpha = over.alpha or self.study.looks[-1].alpha or self.study.measure.alpha
         return expected_blocks(self.groups, self.enough, alpha / max(1, over.family))
 
     # Verdict
 
-    def result(self, p: float | None, p_alike: float | None, over: _Over) -> ClaimResult:
-        verdict, why = self._verdict(p, p_alike, over)
+    def result(self, found: _Verdict, over: _Over, several_looks: bool) -> ClaimResult:
+        """Return the record of the claim: a verdict of a look, with the figures of this case."""
+        verdict, why = found.verdict, found.why
+        if several_looks and verdict in (*DIFFERENT, ALIKE):
+            why = f"{why}, after {count(found.blocks, 'block')}"
         is_open = verdict == "undecided" and bool(self.tests)
         needed = self._blocks_needed(over) if is_open else None
         claim = self.claim
@@ -235,6 +321,7 @@ class _Case:
             verdict=verdict,
             why=f"{why}; {_needs(needed)}" if is_open and not over.early else why,
             blocks_needed=needed,
+            decided_at=found.blocks if verdict in (*DIFFERENT, ALIKE) else None,
             contrasts=[
                 *(each.as_dict("test") for each in self.shown_tests),
                 *(each.as_dict("figure") for each in self.figures),
@@ -272,7 +359,8 @@ class _Case:
         shown = [*ratios, *tests, *self.figures]
         return shown[0].interval() if shown else None
 
-    def _verdict(self, p: float | None, p_alike: float | None, over: _Over) -> tuple[ClaimVerdict, str]:
+    def verdict(self, p: float | None, p_alike: float | None, over: _Over) -> tuple[ClaimVerdict, str]:
+        """Return the verdict and its reason, from the p-values after Holm's correction."""
         if obstacle := self.obstacle():
             return obstacle
         if over.early or p is None or p_alike is None:
@@ -284,7 +372,8 @@ class _Case:
         beyond = refutes and 2 * _p_inside(below) > over.alpha
         if p_alike <= over.alpha and not beyond:
             inside = min(self.tests, key=_p_inside)
-            return "no difference that matters", f"{inside.within()} (Holm's p {p_alike:.2g}, {family})"
+            alike = count(over.alike_family, "claim")
+            return ALIKE, f"{inside.within()} (Holm's p {p_alike:.2g}, {alike})"
         if self.claim.enough:
             return self._verdict_of_some(p <= over.alpha, how)
         if refutes:

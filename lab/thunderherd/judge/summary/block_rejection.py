@@ -13,12 +13,15 @@ look that was reached keeps its blocks.
 A size may have a time budget. If it does not suffice for another block, the last look is taken at once, with
 the blocks there are and all alpha that is left. A clock ends the run, not an outcome, so no error rate grows.
 Before the first look nothing can be decided, so until then a quarter more time is allowed.
+
+A run that decides claims leaves contenders out once no open claim needs them. Such a contender is settled: it
+keeps the values of its blocks, and later blocks do without it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,6 +97,8 @@ class Selection:
     incomplete: tuple[int, ...]
     complete: tuple[int, ...]
     given_up: dict[str, str]
+    settled: frozenset[str]
+    """The contenders that later blocks do without."""
     reached: tuple[Reached, ...]
     next_look: Look | None
     exhausted: bool
@@ -140,18 +145,23 @@ def given_up(study: Study, blocks: Sequence[Block]) -> dict[str, str]:
     return lost
 
 
-def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
+Settling = Callable[[Sequence[Block], Container[str]], frozenset[str]]
+"""Returns the contenders that no verdict needs any more, from the blocks of the looks and those given up."""
+
+
+def select(study: Study, trials: Iterable[TrialRecord], settling: Settling | None = None) -> Selection:
     """Return which blocks on disk count, and which look comes next.
 
     It goes block by block, as the run did. A look keeps the blocks that were complete when it was reached,
-    for the contenders not given up by then.
+    for the contenders that were neither given up nor settled by then.
     """
     blocks = blocks_of(trials)
-    chosen = _Chosen()
+    chosen = _Chosen(settling)
+    chosen.settle([], ())
     for count in range(1, len(blocks) + 1):
         chosen.go_on(study, blocks[:count])
     lost = given_up(study, blocks)
-    names = _remaining(study, lost)
+    names = _remaining(study, {*lost, *chosen.left_out})
     planned = tuple(study.looks)
     time_was_up = len(chosen.reached) < len(planned) and _is_time_up(study, names, blocks, chosen.reached)
     if time_was_up:
@@ -165,6 +175,7 @@ def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
         incomplete=tuple(incomplete),
         complete=tuple(chosen.complete),
         given_up=lost,
+        settled=chosen.left_out,
         reached=tuple(chosen.reached),
         next_look=planned[len(chosen.reached)] if len(chosen.reached) < len(planned) else None,
         exhausted=chosen.exhausted,
@@ -199,6 +210,9 @@ def _remaining(study: Study, lost: Container[str]) -> list[str]:
 class _Chosen:
     """The selection from the blocks so far; looks that were reached do not change."""
 
+    settling: Settling | None = None
+    left_out: frozenset[str] = frozenset()
+    """The contenders that are settled."""
     settled: list[int] = field(default_factory=list)
     """The blocks of the looks reached."""
     kept: list[int] = field(default_factory=list)
@@ -231,7 +245,8 @@ class _Chosen:
 
     def go_on(self, study: Study, blocks: Sequence[Block]) -> None:
         """Add the last of `blocks` to the selection."""
-        names = _remaining(study, given_up(study, blocks))
+        lost = given_up(study, blocks)
+        names = _remaining(study, {*lost, *self.left_out})
         finished = [block for block in blocks if names and block.is_finished(names)]
         complete = [block for block in finished if block.is_complete(names)]
         self.complete += [each.number for each in complete if each.number not in self.complete]
@@ -242,6 +257,13 @@ class _Chosen:
                 break
             self.settled = list(self.accepted)
             self.reached.append(Reached(look, run=len(self.complete)))
+            by_number = {block.number: block for block in blocks}
+            self.settle([by_number[number] for number in self.settled], lost)
+
+    def settle(self, blocks: Sequence[Block], lost: Container[str]) -> None:
+        """Settle the contenders that no verdict needs after a look at these blocks."""
+        if self.settling is not None:
+            self.left_out |= self.settling(blocks, lost)
 
     def _take(self, study: Study, look: Look, finished: Sequence[Block], complete: Sequence[Block]) -> bool:
         """Accept blocks for the next look; return whether they are enough."""

@@ -5,7 +5,7 @@ The methods are in `statistics.comparisons`; `block_rejection` says which blocks
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -24,20 +24,29 @@ MetricValues = dict[str, dict[str, list[float | None]]]
 """Columns by metric, then contender: one value per block, all aligned."""
 
 
-def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -> MetricValues:
+def metric_values(
+    study: Study, given_up: Container[str], blocks: Sequence[Block], settled: Container[str] = ()
+) -> MetricValues:
     """Return the values that the contenders have in `blocks`; those given up are left out.
 
-    A metric that a contender lacks in one of the blocks is left out for that contender. It may have no pool,
-    or too few requests for a percentile. Using only the blocks that have it would be a choice by the outcome.
-    A figure that a trial leaves out because its server was read late is None in that block alone.
+    A contender that was settled has None in the blocks without it. A metric that a contender lacks in one of
+    its blocks is left out for that contender. It may have no pool, or too few requests for a percentile.
+    Using only the blocks that have it would be a choice by the outcome. A figure that a trial leaves out
+    because its server was read late is None in that block alone.
     """
     values: MetricValues = {}
     for contender in study.contenders:
-        if contender.name in selection.given_up or not blocks:
+        name = contender.name
+        if name in given_up:
             continue
-        trials = [block.trials[contender.name] for block in blocks]
+        took_part = [name not in settled or block.succeeded(name) for block in blocks]
+        if not any(took_part):
+            continue
+        trials = [block.trials[name] for block, took in zip(blocks, took_part, strict=True) if took]
         for metric, column in columns_of(trials).items():
-            values.setdefault(metric, {})[contender.name] = column
+            known_values = iter(column)
+            aligned = [next(known_values) if took else None for took in took_part]
+            values.setdefault(metric, {})[name] = aligned
     return values
 
 
@@ -112,7 +121,7 @@ def family(
     study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
 ) -> list[PairSummary]:
     """Return all comparisons of the study at these looks; one that cannot be made is undecided."""
-    values = metric_values(study, selection, blocks)
+    values = metric_values(study, selection.given_up, blocks, selection.settled)
     costs = {
         _cost_name(name, metric): column
         for metric in dict.fromkeys(pair.metric for pair in study.comparisons)
@@ -190,6 +199,12 @@ def ranking(
     Controls have neither, since they are compared with their contender only. Letters need a comparison of
     every pair.
     """
+    if study.decides == "claims":
+        # A contender that was settled has fewer blocks.
+        values = {
+            metric: {name: [*known(column)] for name, column in columns.items()}
+            for metric, columns in values.items()
+        }
     costs = _costs(values, study.measure.metric)
     names = [contender.name for contender in study.main if not contender.control_of]
     estimates = {name: hodges_lehmann(costs[name]).value for name in names if name in costs}

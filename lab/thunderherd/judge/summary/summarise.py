@@ -16,17 +16,17 @@ from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
-from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, most_blocks
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
 from thunderherd.judge.summary.noise import noise_summary
+from thunderherd.judge.summary.open_claims import is_decided, selected
 from thunderherd.judge.summary.pair_summaries import (
     MetricValues,
     by_rank,
     columns_of,
     family,
-    is_decided,
     metric_values,
     paced_columns,
     ranking,
@@ -93,14 +93,18 @@ def summarise(
     limits: MachineLimits | None = None,
 ) -> Summary:
     """Return every figure of a run, from the files on disk so far."""
-    selection = select(study, trials)
+    selection = selected(study, trials)
     blocks = {block.number: with_ceilings(study, block) for block in blocks_of(trials)}
     accepted = [blocks[number] for number in selection.counted()]
-    values = metric_values(study, selection, accepted)
+    values = metric_values(study, selection.given_up, accepted, selection.settled)
     judged = verdicts(study, selection, blocks)
+    # The looks that were taken: if the time was up, the last one came early.
+    study = study.model_copy(update={"looks": selection.looks})
     pairs, further = by_rank(study, judged)
     ranks, shared = ranking(study, pairs, values)
-    complete = bool(selection.reached) and (selection.next_look is None or is_decided(judged))
+    complete = bool(selection.reached) and (
+        selection.next_look is None or is_decided(study, selection, judged)
+    )
     unavailable = unavailable_counters(study, trials)
     scaled = {each.name: scaled_metrics(study, _valid(each, accepted)) for each in study.contenders}
     contenders = [
@@ -135,7 +139,9 @@ def summarise(
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
         further_pairs=further,
         claims=judge(study, values, unavailable=unavailable, scaled=scaled),
-        questions=answers(study, values, unavailable=unavailable, scaled=scaled),
+        questions=[]
+        if study.decides == "claims"
+        else answers(study, values, unavailable=unavailable, scaled=scaled),
         counted=counted(study, contenders, unavailable),
         trials=_counts(trials, selection),
     )
@@ -165,7 +171,7 @@ def _contender(
     return ContenderSummary(
         **_described(study, contender),
         connections=connections_of(trials[-1]) if trials else {},
-        blocks=len(next(iter(columns.values()), [])),
+        blocks=len(trials) if columns else 0,
         metrics=intervals,
         unknown=unknown_shares(contender, values)
         | not_reported(contender, trials)

@@ -101,7 +101,7 @@ def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = ""
         "more": tables_main.more_table(summary),
         "pairs": tables_main.pairs_table(summary) if summary.pairs else None,
         "verdicts": sentences_tables.verdict_counts(summary),
-        "claims": sentences_tables.claim_counts(summary),
+        "claims": sentences_tables.claim_counts(summary.claims),
         "claims_legend": claims.claims_legend(),
         "questions_legend": claims.questions_legend(),
         "trials": sentences_tables.trial_counts(summary),

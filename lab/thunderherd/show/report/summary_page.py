@@ -67,7 +67,7 @@ def _ranking(found: Answer) -> str:
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
     """Gives heads with their texts, as Markdown."""
     yield "Verdicts", markdown_text(verdict_counts(summary))
-    if claims := claim_counts(summary):
+    if claims := claim_counts(summary.claims):
         yield "Claims of the source", markdown_text(claims)
     yield "Trials", markdown_text(f"{trial_counts(summary)}; {run_line(summary)}")
     grave = weighty(summary)

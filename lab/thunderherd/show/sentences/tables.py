@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, UNITS_OF_TIME
-from thunderherd.records.summary import ClaimVerdict, Summary
+from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Summary
 from thunderherd.show.sentences.counting_cost import about_metrics, cost_in_short, cost_lines
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines, main_substitute
 from thunderherd.text.figures import capital, count, estimator, main_of, percent, shows_process_control
@@ -95,11 +95,11 @@ def verdict_counts(summary: Summary) -> str:
     return f"{count(len(summary.family), 'comparison')}: {', '.join(parts)}"
 
 
-def claim_counts(summary: Summary) -> str:
-    """Counts the claims by verdict; empty if the study has none."""
-    counts = Counter(claim.verdict for claim in summary.claims)
+def claim_counts(claims: Sequence[ClaimSummary]) -> str:
+    """Counts claims by verdict; empty if there are none."""
+    counts = Counter(claim.verdict for claim in claims)
     found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if counts[verdict])
-    return f"{count(len(summary.claims), 'claim')}: {found}" if found else ""
+    return f"{count(len(claims), 'claim')}: {found}" if found else ""
 
 
 def trial_counts(summary: Summary) -> str:

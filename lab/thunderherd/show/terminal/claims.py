@@ -43,7 +43,7 @@ def print_claims(summary: Summary, console: Console) -> None:
         facts += [("note", note) for note in (question.note or "").splitlines()]
         print_facts(console, facts, indent=CLAIM_INDENT)
         console.print()
-    counts = f"{claim_counts(summary)}; " if summary.claims else ""
+    counts = f"{claim_counts(summary.claims)}; " if summary.claims else ""
     prose(console, f"{counts}{run_line(summary)}", style="")
     if summary.claims:
         prose(console, claims_legend())

@@ -70,7 +70,7 @@ def print_study(
     console.print()
     facts = [
         ("Verdicts", verdict_counts(summary)),
-        ("Claims", claim_counts(summary)),
+        ("Claims", claim_counts(summary.claims)),
         ("Trials", trial_counts(summary)),
         *_bounds(summary),
         ("Run", run_line(summary)),

@@ -312,6 +312,11 @@ class SizeTable(StrictTable):
     repetitions: int | None = Field(
         default=None, ge=1, le=1000, description="the number of blocks of a run without verdicts"
     )
+    decides: Literal["pairs", "claims"] = Field(
+        default="pairs",
+        description='the verdicts that end the run: those on the compared "pairs", or on the "claims" of the '
+        "source, and then it runs only the contenders that open claims need",
+    )
     budget: Annotated[str, quantity_text(TIME, 0, 24 * TIME.units["h"], above=True)] | None = Field(
         default=None,
         description='the time for all trials, such as "60s": no block begins that would exceed it, and the '

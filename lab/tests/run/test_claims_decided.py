@@ -1,0 +1,128 @@
+"""A study that runs until its claims are decided, with real servers: `thunderherd claims STUDY --decide`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+
+from thunderherd.records.directory import load
+
+STUDY = (
+    head("deciding", measure='baseline = "a_pool"\n').replace(
+        'name = "deciding"\n', 'name = "deciding"\nclaims = "claims.toml"\n', 1
+    )
+    + """\
+[sizes.quick]
+looks = [10]
+alpha_split = [1.0]
+[sizes.claims]
+decides = "claims"
+looks = [12, 40]
+alpha_split = [0.5, 0.5]
+[[contenders]]
+name = "a_pool"
+design = "prefork"
+settings = { pool = 3 }
+[[contenders]]
+name = "its_twin"
+design = "prefork"
+settings = { pool = 3 }
+[[contenders]]
+name = "forks"
+design = "fork_per_client"
+[[contenders]]
+name = "unused"
+design = "iterative"
+"""
+)
+TEST = '[[claims]]\nid = "{}"\nstatement = "{}"\nmetric = "server_cpu_per_connection"\ntests = [{}]\n'
+CLAIMS = 'study = "deciding"\nsource = "invented"\nmargin_percent = 50\n' + "".join(
+    TEST.format(name, statement, f'{{ label = "a difference", weights = {{ {one} = 1, {other} = -1 }} }}')
+    for name, statement, one, other in (
+        ("T1", "A fork costs more than a pool.", "forks", "a_pool"),
+        ("T2", "A pool costs more than forks: false on purpose.", "a_pool", "forks"),
+        ("T3", "A pool costs more than its twin: they are equal.", "a_pool", "its_twin"),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """Run the command once; return the results and what it printed."""
+    folder = tmp_path_factory.mktemp("deciding")
+    (folder / "deciding.toml").write_text(STUDY)
+    (folder / "claims.toml").write_text(CLAIMS)
+    out = folder / "results"
+    command = [sys.executable, "-m", "thunderherd", "claims", str(folder / "deciding.toml"), "--decide"]
+    ended = subprocess.run(
+        [*command, "--seed", "7", "--out", str(out)], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert ended.returncode == 0, ended.stderr
+    return out, ended
+
+
+def test_each_claim_has_its_verdict(decided: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    summary = json.loads((decided[0] / "summary.json").read_text())
+    assert {each["id"]: each["verdict"] for each in summary["claims"]} == {
+        "T1": "supported",
+        "T2": "refuted",
+        "T3": "no difference that matters",
+    }
+    assert summary["study"]["complete"] and not summary["pairs"]
+
+
+def test_blocks_have_only_the_contenders_of_open_claims(
+    decided: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    results = load(decided[0])
+    assert results.summary is not None
+    looks = [each.blocks for each in results.summary.study.looks if each.taken]
+    blocks = {each.block for each in results.trials}
+    assert len(blocks) == looks[-1], "the run ends at the look that decides its last claim"
+    took_part = {name: {each.block for each in results.trials if each.contender == name} for name in NAMES}
+    assert not took_part["unused"]
+    at = {each.id: each.decided_at for each in results.summary.claims}
+    assert len(took_part["its_twin"]) == at["T3"]
+    assert len(took_part["forks"]) == max(at["T1"] or 0, at["T2"] or 0)
+
+
+NAMES = ("a_pool", "its_twin", "forks", "unused")
+
+
+def test_the_command_says_how_far_it_is_and_ends_with_the_claims(
+    decided: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = decided
+    progress = [line for line in ended.stderr.splitlines() if line.startswith("after ")]
+    assert [int(line.split()[1]) for line in progress][:2] == [6, 12]
+    assert [line.split()[0] for line in ended.stdout.splitlines() if line[:1] == "T"] == ["T1", "T2", "T3"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        (["--budget", "1h"], "claims.option_without_decide"),
+        ([], "claims.no_directory"),
+        (["results", "--decide"], "claims.decide_with_directory"),
+        (["--decide", "--resume"], "claims.resume_without_out"),
+        (["--decide", "--budget", "soon"], None),
+    ],
+)
+def test_mistakes_end_before_the_first_trial(typed: list[str], code: str | None, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "thunderherd", "claims", "unp-ch30", *typed]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2, ended.stderr
+    assert code is None or f"[{code}]" in ended.stderr
+    assert "Traceback" not in ended.stderr and "hint:" in ended.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_study_without_such_a_size_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "thunderherd", "claims", "self-test", "--decide"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 2 and "hint:" in ended.stderr

@@ -1,0 +1,63 @@
+"""What a run that decides claims still needs: the claims without a verdict, and their contenders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+
+from thunderherd.judge.claims.claim_file import Claim, load_claims
+from thunderherd.judge.claims.claims import ClaimResult, contenders_of, is_testable, judge, open_claims
+from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, select
+from thunderherd.judge.summary.ceilings import with_ceilings
+from thunderherd.judge.summary.pair_summaries import is_decided as are_decided
+from thunderherd.judge.summary.pair_summaries import metric_values
+from thunderherd.records.summary import PairSummary, TrialRecord
+from thunderherd.study.loading import Study
+
+__all__ = ["claims_after", "for_claims", "is_decided", "selected"]
+
+NOT_NEEDED = "no claim needs it"
+
+
+def for_claims(study: Study) -> Study:
+    """Return the study with the contenders that its claims need, if its size decides claims."""
+    if study.decides != "claims":
+        return study
+    return study.only(contenders_of(load_claims(study)), NOT_NEEDED)
+
+
+def selected(study: Study, trials: Iterable[TrialRecord]) -> Selection:
+    """Return which blocks count (`select`); a run that decides claims settles contenders."""
+    return select(study, trials, _settling(study))
+
+
+def is_decided(study: Study, selection: Selection, pairs: Sequence[PairSummary]) -> bool:
+    """Return whether all that the run is to decide has a verdict, so that it may stop."""
+    if study.decides != "claims":
+        return are_decided(pairs)
+    return selection.settled.issuperset(each.name for each in study.contenders)
+
+
+def claims_after(study: Study, trials: Sequence[TrialRecord]) -> tuple[int, list[Claim], list[ClaimResult]]:
+    """Return the number of blocks that count so far, the claims, and their results after these blocks."""
+    selection, claims = selected(study, trials), load_claims(study)
+    by_number = {block.number: with_ceilings(study, block) for block in blocks_of(trials)}
+    blocks = [by_number[number] for number in selection.accepted]
+    values = metric_values(study, selection.given_up, blocks, selection.settled)
+    return len(blocks), claims, judge(study, values, claims=claims)
+
+
+def _settling(study: Study) -> Callable[[Sequence[Block], Container[str]], frozenset[str]] | None:
+    # A run that is watched from elsewhere does not know its claims.
+    if study.decides != "claims" or study.claims_path is None:
+        return None
+    names = frozenset(each.name for each in study.contenders)
+    claims = load_claims(study)
+
+    def settled(blocks: Sequence[Block], given_up: Container[str]) -> frozenset[str]:
+        if not blocks:
+            return names - contenders_of([claim for claim in claims if is_testable(claim)])
+        counted = [with_ceilings(study, block) for block in blocks]
+        results = judge(study, metric_values(study, given_up, counted, names), claims=claims)
+        return names - contenders_of(open_claims(claims, results))
+
+    return settled
