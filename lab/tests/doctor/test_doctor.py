@@ -25,7 +25,14 @@ from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor.kernel_features import kernel_features
 from thunderherd.doctor.kind import Change
-from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere, studies_here, study_here
+from thunderherd.doctor.runnable_studies import (
+    ClaimsHere,
+    LeftOut,
+    SizeHere,
+    StudyHere,
+    studies_here,
+    study_here,
+)
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.machine import busy, proc
@@ -193,6 +200,7 @@ def test_page_matches_the_golden_file(made_machine: MadeMachine, golden: Callabl
         StudyHere(
             name="in-part", runs="in part", usual_size="quick", sizes={"quick": part, "full": refused},
             uncounted=("cpu_cycles",), uncounted_apart=("system_calls", "memory"),
+            claims=ClaimsHere(testable=("H1",), not_testable={"H2": "cpu_cycles is not counted here"}),
         ),
         StudyHere(
             name="uncounted", runs="in part", usual_size="quick", sizes={"quick": WHOLLY}, uncounted=(),
@@ -228,7 +236,7 @@ def without(offered: Catalogue, *names: str) -> Catalogue:
 def test_every_size_of_every_bundled_study_is_checked(offered: Catalogue) -> None:
     found = {each.name: each for each in studies_here(offered)}
     assert list(found) == list(bundled_studies())
-    assert set(found["erss-hw4"].sizes) == {"quick", "report", "full"}
+    assert set(found["erss-hw4"].sizes) == {"quick", "report", "claims", "full"}
     assert found["self-test"].runs == "wholly"
 
 
@@ -285,6 +293,23 @@ def test_unavailable_counters_of_a_study_are_listed(offered: Catalogue) -> None:
     assert "cpu_cycles" in found.uncounted
     assert not found.uncounted_apart
     assert found.runs == "in part"
+
+
+def test_claims_that_this_machine_cannot_decide_have_reasons(
+    offered: Catalogue, made_machine: MadeMachine
+) -> None:
+    """A claim needs its contenders and its counters; each of a source has its place."""
+    found = study_here("erss-hw4", offered).claims
+    assert found is not None and len(found.testable) + len(found.not_testable) == 11
+    cpus = len(os.sched_getaffinity(0))
+    assert [*found.not_testable] == (["H42"] if cpus < 4 else [])
+    assert study_here("self-test", offered).claims is None
+    counted, uncounted = (
+        study_here("cse638-pa02", each).claims for each in (offered, without(offered, "cpu_cycles"))
+    )
+    assert counted is not None and uncounted is not None and not counted.not_testable
+    of_cycles = {name for name, why in uncounted.not_testable.items() if "cpu_cycles" in why}
+    assert of_cycles and of_cycles == set(counted.testable) - set(uncounted.testable)
 
 
 def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: MadeMachine) -> None:

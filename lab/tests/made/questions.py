@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from made.refusals import refused
+from thunderherd.claims.claim_file import load_source
 from thunderherd.errors import Problem
-from thunderherd.judge.claims.claim_file import load_source
 from thunderherd.study.loading import Study
 
 GOOD = """\

@@ -85,6 +85,7 @@ PACKAGES = (
     "conform",
     "trial",
     "doctor",
+    "claims",
     "study",
     "study.checks",
     "study.file",

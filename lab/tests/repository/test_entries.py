@@ -82,7 +82,7 @@ SAID_IN_THE_LAB = {
         "closed_connections",
     ): "what finds out the most that a design does, to know where to look",
     ("judge.claims.answers", "open"): "a question that the data does not decide, and no load",
-    ("judge.claims.question_tables", "open"): "likewise",
+    ("claims.question_tables", "open"): "likewise",
     ("machine.limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
     ("machine.limits", "pipe_transfer"): "likewise",
     ("judge.summary.bounds", "system_call"): "the least that a system call costs a server",
@@ -148,7 +148,7 @@ LABS_SAID = {
     ("trial.listener_holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
     ("stacks.symbols", "unix"): "a folder of the kernel's source, net/unix",
     ("labs.words", "unix"): "what an address of the engine's begins with",
-    ("judge.claims.claim_file", "veth"): "an example of a condition, in the words that explain the key",
+    ("claims.claim_file", "veth"): "an example of a condition, in the words that explain the key",
 }
 """Names of labs that a module may say, with the reason."""
 

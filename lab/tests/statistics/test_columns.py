@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.judge.claims.contrast_tables import Contrast, Figure
+from thunderherd.claims.contrast_tables import Contrast, Figure
 from thunderherd.judge.claims.contrasts import lacks, measure, r_squared
 from thunderherd.statistics.columns import known, together
 from thunderherd.study.loading import Study

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from thunderherd.claims.claim_file import load_claims, load_questions
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.judge.claims.claim_file import load_claims, load_questions
 from thunderherd.judge.claims.paper_counters import load_counters
 from thunderherd.records.summary import Summary
 from thunderherd.run.runner import run_study

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from thunderherd.claims.claim_file import Claim, load_claims, load_questions
 from thunderherd.engine import client as engine_client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.judge.claims.claim_file import Claim, load_claims, load_questions
 from thunderherd.judge.claims.claims import judge
 from thunderherd.labs.words import is_like
 from thunderherd.records.directory import TRIALS

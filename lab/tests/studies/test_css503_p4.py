@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from made.shown.tables import cells, heads
 
+from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.engine import client
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import judge
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.run.runner import run_study

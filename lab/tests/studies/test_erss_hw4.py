@@ -13,9 +13,9 @@ from made.refusals import refused
 from made.shown.tables import heads
 from made.shown.tables import runs as shown_runs
 
+from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.engine.dry_run import server_command
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables import runs as tables_runs

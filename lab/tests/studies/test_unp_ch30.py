@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from made.paths import DATA
 
+from thunderherd.claims.claim_file import Claim, load_claims, load_questions, load_source
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.claims.answers import answers
-from thunderherd.judge.claims.claim_file import Claim, load_claims, load_questions, load_source
 from thunderherd.judge.claims.claims import judge
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.study.resolver import outside_size

@@ -9,7 +9,7 @@ from made.refusals import places
 from made.summaries.swept import BOTH_KEYS, ONE_KEY, STUDY, TWO_KEYS, loaded, refused
 from made.summaries.trials import made_trial
 
-from thunderherd.judge.claims.claim_file import load_claims
+from thunderherd.claims.claim_file import load_claims
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.study.file.contenders import x_label
 from thunderherd.study.file.tables import SweepTable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from thunderherd.doctor.diagnosis import Diagnosis
     from thunderherd.doctor.kind import Change, Finding
-    from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere
+    from thunderherd.doctor.runnable_studies import ClaimsHere, LeftOut, SizeHere, StudyHere
 
 __all__ = ["doctor", "limits", "page", "print_page"]
 
@@ -113,8 +113,10 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
             yield from _paragraph(console, f"{' and '.join(alike)}: {line}", " " * NAME)
             yield from _changes(changes)
     if study.uncounted:
-        why = f"not counted here: {', '.join(study.uncounted)}; claims about them cannot be tested"
-        yield from _paragraph(console, why, " " * NAME)
+        yield from _paragraph(console, f"not counted here: {', '.join(study.uncounted)}", " " * NAME)
+    if study.claims is not None and study.claims.not_testable:
+        for line in _claims(study.claims):
+            yield from _paragraph(console, line, " " * NAME)
     if not study.has_counted_trials:
         why = "no counted trials, so nothing for `thunderherd explain`; `--set counting.trials=1` adds some"
         yield from _paragraph(console, why, " " * NAME)
@@ -123,6 +125,15 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
         means = f"; `thunderherd explain` attributes nothing to {_or(without)}" if without else ""
         why = f"not counted in its counted trials: {', '.join(study.uncounted_apart)}{means}"
         yield from _paragraph(console, why, " " * NAME)
+
+
+def _claims(claims: ClaimsHere) -> Iterator[str]:
+    """Yield how many claims can be decided here, then those that cannot, by reason."""
+    several = len(claims.testable) + len(claims.not_testable)
+    yield f"{len(claims.testable)} of {several} claims can be decided here"
+    for reason in dict.fromkeys(claims.not_testable.values()):
+        names = [name for name, why in claims.not_testable.items() if why == reason]
+        yield f"not {', '.join(names)}: {reason}"
 
 
 def _or(names: Sequence[str]) -> str:

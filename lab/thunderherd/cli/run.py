@@ -167,7 +167,7 @@ def run_claims(
 
 
 def _run(study: Study, directory: Path, seed: int | None, *, resume: bool, conform: bool = True) -> Summary:
-    from thunderherd.judge.claims.claim_file import load_source
+    from thunderherd.claims.claim_file import load_source
     from thunderherd.judge.claims.paper_counters import load_counters
     from thunderherd.judge.summary.open_claims import for_claims
     from thunderherd.run.runner import run_study

@@ -16,10 +16,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from thunderherd.claims.claim_file import load_claims
 from thunderherd.doctor import resources
 from thunderherd.doctor.kind import Change, DoctorOutput
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.machine import description
+from thunderherd.metrics.table import SIDES, made_of, metric_names
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
 from thunderherd.study.loading import Contender, Study, load_sizes
 
@@ -48,6 +50,13 @@ class SizeHere(DoctorOutput):
     left_out: tuple[LeftOut, ...] = Field(default=(), description="contenders that cannot run")
 
 
+class ClaimsHere(DoctorOutput):
+    """The claims of a study's source that this machine can decide."""
+
+    testable: tuple[str, ...] = Field(description="identifiers of the claims that a run here can decide")
+    not_testable: dict[str, str] = Field(description="by claim, why no run here can decide it")
+
+
 class StudyHere(DoctorOutput):
     """The part of a bundled study that this machine can run."""
 
@@ -64,6 +73,10 @@ class StudyHere(DoctorOutput):
     )
     uncounted_apart: tuple[str, ...] = Field(
         default=(), description="counters requested for counted trials that are unavailable on this machine"
+    )
+    claims: ClaimsHere | None = Field(
+        default=None,
+        description="what this machine can decide of the claims of its source. Null: it has no size for them",
     )
 
 
@@ -96,6 +109,29 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
         uncounted=uncounted,
         has_counted_trials=has_counted_trials,
         uncounted_apart=uncounted_apart,
+        claims=next((claims_here(study, catalogue) for study in resolved if study.decides == "claims"), None),
+    )
+
+
+def claims_here(study: Study, catalogue: Catalogue) -> ClaimsHere:
+    """Return the claims that this machine can decide; it must have their contenders and their counters."""
+    missing = {
+        name: f"{each.name} is not counted here"
+        for each in catalogue.counters
+        if not each.available
+        for side in SIDES
+        for name in made_of(side, each.name, metric_names(study.measure.asked))
+    }
+    found: dict[str, str | None] = {}
+    for claim in load_claims(study):
+        obstacle = claim.obstacle()
+        needed = [metric for test in claim.tests for metric in test.metrics()]
+        found[claim.id] = (
+            obstacle[1] if obstacle else next((missing[name] for name in needed if name in missing), None)
+        )
+    return ClaimsHere(
+        testable=tuple(name for name, why in found.items() if why is None),
+        not_testable={name: why for name, why in found.items() if why is not None},
     )
 
 

@@ -10,8 +10,8 @@ from made.questions import GOOD, check_mistake, with_claims
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.values import values
 
+from thunderherd.claims.claim_file import load_questions
 from thunderherd.judge.claims.answers import NOT_JUDGED, answers
-from thunderherd.judge.claims.claim_file import load_questions
 from thunderherd.judge.claims.claims import judged_after
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.study.loading import Study
@@ -189,7 +189,7 @@ def test_mistakes_are_refused_at_their_line(
 
 
 def test_the_example_of_the_module_is_right(tmp_path: Path) -> None:
-    import thunderherd.judge.claims.question_tables as module
+    import thunderherd.claims.question_tables as module
 
     example = (module.__doc__ or "").partition("```toml\n")[2].partition("```")[0]
     question = load_questions(study(tmp_path, GOOD.partition("[[questions]]")[0] + example))[0]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from made.summaries.summary import COSTS, study, summary
 
+from thunderherd.claims.claim_file import Claim, load_claims
+from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.blocks_needed import expected_blocks
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import alpha_at, at_least, judge, judged_after
-from thunderherd.judge.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.contrasts import lacks, measure, ratio
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank

@@ -12,9 +12,9 @@ from made.refusals import refused
 from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.values import values
 
-from thunderherd.judge.claims.claim_file import Claim, load_claims, load_source
+from thunderherd.claims.claim_file import Claim, load_claims, load_source
+from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.claims import judge, judged_after
-from thunderherd.judge.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.contrasts import measure
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.study.loading import Study

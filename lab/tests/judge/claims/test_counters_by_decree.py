@@ -11,8 +11,8 @@ from functools import cache
 from made.summaries.counters_by_decree import OF_A_PROCESSOR, Counters
 from made.summaries.hidden_counters import HIDDEN, by_the_report, cse232, table
 
+from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.engine import client
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.metrics.table import counters_of
 from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.study.loading import Contender, Study, load_study

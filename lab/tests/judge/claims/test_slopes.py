@@ -15,7 +15,7 @@ from made.summaries import sweeps as synthetic_sweeps
 from made.summaries.sweeps import LIVES
 from made.summaries.swept import STUDY, loaded
 
-from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
+from thunderherd.claims.contrast_tables import Contrast, at_point, straight_line
 from thunderherd.judge.claims.contrasts import measure
 from thunderherd.judge.claims.slopes import NOT_EVERY_POINT, slopes
 from thunderherd.metrics.table import metric

@@ -9,8 +9,8 @@ import numpy as np
 from made.summaries.summary import COSTS, study
 from made.summaries.trials import made_trial
 
-from thunderherd.judge.claims.claim_file import load_claims
-from thunderherd.judge.claims.claims import contenders_of, is_testable
+from thunderherd.claims.claim_file import load_claims
+from thunderherd.judge.claims.claims import contenders_of
 from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.judge.summary.open_claims import NOT_NEEDED, for_claims, selected
 from thunderherd.judge.summary.pair_summaries import metric_values
@@ -36,7 +36,7 @@ def deciding() -> Study:
 @cache
 def needed(*ids: str) -> frozenset[str]:
     """Return the contenders of these claims; of all that this size can judge by default."""
-    claims = [each for each in load_claims(deciding()) if is_testable(each)]
+    claims = [each for each in load_claims(deciding()) if each.is_testable]
     return frozenset(contenders_of([each for each in claims if not ids or each.id in ids]))
 
 
@@ -77,10 +77,10 @@ def test_a_decided_claim_stops_needing_its_contenders() -> None:
     early = trials(LOOKS[0], sorted(needed()))
     found = selected(deciding(), early)
     results = {each.id: each for each in summarise(deciding(), early, {}, seed=1).claims}
-    still = {each.id for each in load_claims(deciding()) if is_testable(each)} & {
+    still = {each.id for each in load_claims(deciding()) if each.is_testable} & {
         name for name, each in results.items() if each.verdict == "undecided"
     }
-    assert OPEN in still and still != {each.id for each in load_claims(deciding()) if is_testable(each)}
+    assert OPEN in still and still != {each.id for each in load_claims(deciding()) if each.is_testable}
     names = {each.name for each in deciding().contenders}
     assert found.settled == names - needed(*still)
     following = plan(deciding(), early)
@@ -130,7 +130,7 @@ def test_a_run_ends_with_its_last_claim() -> None:
     for costs in (COSTS, EQUAL):
         found = trials(LOOKS[0], names, costs=costs)
         judged = {each.id: each.verdict for each in summarise(deciding(), found, {}, seed=1).claims}
-        testable = [each.id for each in load_claims(deciding()) if is_testable(each)]
+        testable = [each.id for each in load_claims(deciding()) if each.is_testable]
         still = [name for name in testable if judged[name] == "undecided"]
         assert (plan(deciding(), found).number is None) == (not still), costs
         assert bool(still) == (costs is EQUAL)

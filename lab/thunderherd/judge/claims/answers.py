@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from thunderherd.judge.claims.claim_file import load_questions
+from thunderherd.claims.claim_file import load_questions
+from thunderherd.claims.contrast_tables import outside_this_size
+from thunderherd.claims.question_tables import Best, Question, VerdictWords
 from thunderherd.judge.claims.claims import judged_after
-from thunderherd.judge.claims.contrast_tables import outside_this_size
 from thunderherd.judge.claims.contrasts import ContrastResult, lacks, measure
-from thunderherd.judge.claims.question_tables import Best, Question, VerdictWords
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together

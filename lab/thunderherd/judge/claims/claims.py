@@ -36,8 +36,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.blocks_needed import MOST, expected_blocks
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
@@ -95,7 +95,7 @@ def judge(
     if alpha is not None or early:
         reached = [Look(blocks=blocks, alpha=last_alpha)]
     # A claim that cannot be judged for what happened in the run stays in the family.
-    declared = sum(is_testable(claim) for claim in claims)
+    declared = sum(claim.is_testable for claim in claims)
     verdicts: dict[str, _Verdict] = {}
     for place, look in enumerate(reached):
         seen = values if look.blocks == blocks else _first(values, look.blocks)
@@ -192,35 +192,15 @@ def judged_after(study: Study, values: Values, alpha: float | None = None) -> tu
 # What is still open -----------------------------------------------------------------------------------------
 
 
-def is_testable(claim: Claim) -> bool:
-    """Return whether the claim was to be tested, by all that is known before the run."""
-    return bool(claim.tests) and _obstacle(claim) is None
-
-
 def open_claims(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> list[Claim]:
     """Return the claims that more blocks may decide."""
     undecided = {each.id for each in results if each.verdict == "undecided"}
-    return [claim for claim in claims if claim.id in undecided and is_testable(claim)]
+    return [claim for claim in claims if claim.id in undecided and claim.is_testable]
 
 
 def contenders_of(claims: Sequence[Claim]) -> set[str]:
     """Return the contenders that the tests and figures of claims need."""
     return {name for claim in claims for each in (*claim.tests, *claim.figures) for name in each.contenders()}
-
-
-def _obstacle(claim: Claim) -> tuple[ClaimVerdict, str] | None:
-    """Return what prevents a judgement whatever the run finds: the study's settings or the claim."""
-    if claim.left_out:
-        return "not testable here", "; ".join(claim.left_out)
-    if claim.unmet:
-        return claim.unmet_verdict, "; ".join(claim.unmet)
-    if claim.undecided_because:
-        return "undecided", claim.undecided_because
-    if claim.outside:
-        return "undecided", "; ".join(claim.outside)
-    if claim.test_note and not claim.test_note_honoured:
-        return "undecided", f"its test note is not taken into account: {claim.test_note}"
-    return None
 
 
 # One claim ------------------------------------------------------------------------------------------------
@@ -251,7 +231,7 @@ class _Case:
 
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:
         """Return the verdict without a test and its reason, if something prevents a judgement."""
-        if before := _obstacle(self.claim):
+        if before := self.claim.obstacle():
             return before
         return ("not testable here", "; ".join(self.missing)) if self.missing else None
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from thunderherd.judge.claims.contrast_tables import CONSTANT, Contrast, Figure, straight_line
+from thunderherd.claims.contrast_tables import CONSTANT, Contrast, Figure, straight_line
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import Estimate
 from thunderherd.statistics.columns import Values, known, together

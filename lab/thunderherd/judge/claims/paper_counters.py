@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict
 
-from thunderherd.errors import Problem, UserError
-from thunderherd.judge.claims.contrast_tables import (
+from thunderherd.claims.contrast_tables import (
     at_point,
     bases_of,
     declared_sweeps,
     left_out_here,
     points_of,
 )
+from thunderherd.errors import Problem, UserError
 from thunderherd.metrics.table import OF_A_LIFE, PER_CPU_SECOND, SIDES, UNITS_OF_TIME, metric, metric_names
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import ContenderSummary

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
+from thunderherd.claims.contrast_tables import Contrast, at_point, straight_line
 from thunderherd.judge.claims.contrasts import by_block, lacks, r_squared
 from thunderherd.records.summary import Estimate, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thunderherd.claims.contrast_tables import at_point
 from thunderherd.judge.claims.claims import judged_after
-from thunderherd.judge.claims.contrast_tables import at_point
 from thunderherd.records.crossover import (
     CrossoverBracket,
     CrossoverEstimate,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 
-from thunderherd.judge.claims.claim_file import Claim, load_claims
-from thunderherd.judge.claims.claims import ClaimResult, contenders_of, is_testable, judge, open_claims
+from thunderherd.claims.claim_file import Claim, load_claims
+from thunderherd.judge.claims.claims import ClaimResult, contenders_of, judge, open_claims
 from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, select
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.pair_summaries import is_decided as are_decided
@@ -55,7 +55,7 @@ def _settling(study: Study) -> Callable[[Sequence[Block], Container[str]], froze
 
     def settled(blocks: Sequence[Block], given_up: Container[str]) -> frozenset[str]:
         if not blocks:
-            return names - contenders_of([claim for claim in claims if is_testable(claim)])
+            return names - contenders_of([claim for claim in claims if claim.is_testable])
         counted = [with_ceilings(study, block) for block in blocks]
         results = judge(study, metric_values(study, given_up, counted, names), claims=claims)
         return names - contenders_of(open_claims(claims, results))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from thunderherd.claims.claim_file import Claim
 from thunderherd.judge.claims.blocks_needed import MOST
-from thunderherd.judge.claims.claim_file import Claim
 from thunderherd.judge.claims.claims import contenders_of, open_claims
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.show.sentences.tables import claim_counts

@@ -8,8 +8,8 @@ import pytest
 from made.paths import DATA
 from made.questions import check_mistake, with_claims
 
+from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.study.loading import Study, load_study
 
 CATALOGUE = Catalogue.model_validate_json((DATA / "catalogue.json").read_text())

@@ -2,8 +2,8 @@
 
 A claim is a sentence with the source's figure for it. The conditions under which it is true are linear
 contrasts: sums of weight x metric over contenders, taken within each block, that must all be above zero.
-`claims.py` judges them; the head of a bundled `claims.toml` explains every key. The other half of the file,
-its questions, is in `question_tables.py`.
+`judge.claims` judges them; the head of a bundled `claims.toml` explains every key. The other half of the
+file, its questions, is in `question_tables.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.judge.claims.contrast_tables import (
+from thunderherd.claims.contrast_tables import (
     Contrast,
     ContrastTable,
     Figure,
@@ -25,14 +24,16 @@ from thunderherd.judge.claims.contrast_tables import (
     resolved_contrast,
     resolved_figure,
 )
-from thunderherd.judge.claims.question_tables import (
+from thunderherd.claims.question_tables import (
     Question,
     QuestionTable,
     check_question,
     resolved_question,
 )
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import unfit
 from thunderherd.labs.words import is_like
+from thunderherd.records.summary import ClaimVerdict
 from thunderherd.study.checks.names import check_metric
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loading import Contender, LoadPlan, Study
@@ -176,6 +177,25 @@ class Claim(BaseModel):
     left_out: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
+
+    @property
+    def is_testable(self) -> bool:
+        """True if the claim is to be tested, by all that is known before a run."""
+        return bool(self.tests) and self.obstacle() is None
+
+    def obstacle(self) -> tuple[ClaimVerdict, str] | None:
+        """Return what prevents a judgement whatever a run finds: the study's settings or the claim."""
+        if self.left_out:
+            return "not testable here", "; ".join(self.left_out)
+        if self.unmet:
+            return self.unmet_verdict, "; ".join(self.unmet)
+        if self.undecided_because:
+            return "undecided", self.undecided_because
+        if self.outside:
+            return "undecided", "; ".join(self.outside)
+        if self.test_note and not self.test_note_honoured:
+            return "undecided", f"its test note is not taken into account: {self.test_note}"
+        return None
 
 
 class Source(BaseModel):

@@ -41,7 +41,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.judge.claims.contrast_tables import (
+from thunderherd.claims.contrast_tables import (
     Contrast,
     Figure,
     SumTable,
