@@ -37,7 +37,7 @@ test: ## set up, run all tests that CI runs
 		$(MAKE) --no-print-directory test-engine; engine=$$?; \
 		wait $$installing && $(MAKE) --no-print-directory test-lab && exit $$engine
 
-bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs (20 minutes; PART=NAME runs one)
+bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook (25 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
 bench-peers: build ## comparisons with other tools: the studies nginx, generators and peers (an hour or more; SIZE=quick takes 12 minutes)

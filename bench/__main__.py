@@ -13,6 +13,7 @@ import counting
 import layers
 import proofs
 import reach
+import textbook
 from common import duration, two_places, unavailable_designs
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
@@ -22,6 +23,7 @@ PARTS = {
     "counting": counting,
     "layers": layers,
     "proofs": proofs,
+    "textbook": textbook,
 }
 
 

@@ -1,0 +1,93 @@
+"""The textbook's designs beside plain C programs: CPU time, page faults and system calls per connection.
+
+`plain_c/` has a program of a page for the iterative baseline and for each row of the textbook's figure: the
+protocol, a loop, and the calls. They and our designs are contenders of one study, `plain_c/textbook.toml`,
+with the same client and CPUs, interleaved. A ratio above 1 is what our design costs more than its program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from thunderherd.engine.client import catalogue
+from thunderherd.records.summary import ContenderSummary, Estimate, PairSummary, Summary
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import load_study
+
+STUDY = Path(__file__).parent / "plain_c" / "textbook.toml"
+PLAIN = "_c"
+"""The end of the name of a C program; before it stands the name of its design."""
+ROUNDS, FEWEST = 20, 11
+"""The usual number of rounds, and the fewest that can show a difference of each of the rows."""
+SECONDS = 0.9
+"""Usual time of a trial."""
+FAULTS, CALLS = "server.minor_faults_per_request", "server.system_calls_per_request"
+CPU = "server_cpu_per_connection"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
+    parser.add_argument("--rounds", type=_rounds, default=ROUNDS, help=f"rounds (default {ROUNDS})")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the order (default: drawn)")
+    parser.add_argument("--out", type=Path, default=None, help="directory of the run (default: removed)")
+
+
+def _rounds(text: str) -> int:
+    rounds = int(text)
+    if rounds < FEWEST:
+        raise argparse.ArgumentTypeError(f"{rounds} rounds cannot show a difference; at least {FEWEST}")
+    return rounds
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """Return the expected duration in seconds."""
+    study = load_study(str(STUDY), "quick", _overrides(given), catalogue())
+    return float(given.rounds * len(study.contenders) * SECONDS)
+
+
+def _overrides(given: argparse.Namespace) -> list[str]:
+    return [f"sizes.quick.looks=[{given.rounds}]"]
+
+
+def run(given: argparse.Namespace) -> None:
+    """Run the study and print a line for each row."""
+    study = load_study(str(STUDY), "quick", _overrides(given), catalogue())
+    with tempfile.TemporaryDirectory() as folder:
+        summary = run_study(study, given.out or Path(folder) / "run", seed=given.seed)
+    print(f"\n{'':26}{'CPU (µs/connection)':>20}{'ratio':>22}{'page faults':>18}{'system calls':>18}")
+    print(f"{'design':26}{'ours':>10}{'C':>10}{'ours / C':>22}{'ours':>9}{'C':>9}{'ours':>9}{'C':>9}")
+    for line in lines(summary):
+        print(line)
+    print("Page faults and system calls are per connection. In brackets: 95 % intervals.")
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return a line for each design that stands beside a program."""
+    found = {each.name: each for each in summary.contenders}
+    pairs = {(pair.a, pair.b): pair for pair in summary.pairs if pair.metric == CPU}
+    return [
+        _line(found[name], found[name + PLAIN], pairs[name, name + PLAIN])
+        for name in found
+        if name + PLAIN in found
+    ]
+
+
+def _line(ours: ContenderSummary, plain: ContenderSummary, pair: PairSummary) -> str:
+    cells = [f"{ours.name:26}"]
+    cells += [f"{_shown(each.metrics.get(CPU), 1e6, 2):>10}" for each in (ours, plain)]
+    cells.append(f"{_ratio(pair):>22}")
+    for metric in (FAULTS, CALLS):
+        cells += [f"{_shown(each.metrics.get(metric), 1, 2):>9}" for each in (ours, plain)]
+    return "".join(cells)
+
+
+def _ratio(pair: PairSummary) -> str:
+    if pair.ratio is None or pair.low is None or pair.high is None:
+        return "unknown"
+    return f"{pair.ratio:.3f} ({pair.low:.3f} to {pair.high:.3f})"
+
+
+def _shown(estimate: Estimate | None, factor: float, digits: int) -> str:
+    return "unknown" if estimate is None else f"{estimate.value * factor:.{digits}f}"
