@@ -1,7 +1,7 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
-docs/methodology/benchmarks.md describes how they measure, and why none of them is a study. Only the proofs
-judge; the other parts print figures. Do not compare figures of different runs or machines.
+docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` are no studies. Only the
+proofs judge; the other parts print figures. Do not compare figures of different runs or machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The textbook's designs beside plain C programs: CPU time, page faults and system calls per connection.
+"""The textbook's designs and plain C programs: CPU time, page faults and system calls per connection.
 
 `plain_c/` has a program of a page for the iterative baseline and for each row of the textbook's figure: the
 protocol, a loop, and the calls. They and our designs are contenders of one study, `plain_c/textbook.toml`,
