@@ -233,10 +233,11 @@ struct Fields {
 }
 
 impl Fields {
-    /// `None` if a Host is no host, or a Content-Length is not a number or contradicts another: the end of the request is
-    /// unknown then.
+    /// `None` if a Host is no host, if a Content-Length is not a number or contradicts another, or if the last transfer coding is
+    /// not chunked: the end of the request is unknown then (RFC 9112, section 6.3).
     fn read(headers: &[Header<'_>]) -> Option<Self> {
         let mut fields = Fields::default();
+        let mut last_coding = None;
         for &Header { name, value } in headers {
             if name.eq_ignore_ascii_case("host") {
                 if !value.trim_ascii().iter().all(|&byte| may_be_in_host(byte)) {
@@ -245,6 +246,7 @@ impl Fields {
                 fields.hosts += 1;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 fields.body = true;
+                last_coding = value.rsplit(|&byte| byte == b',').next().map(<[u8]>::trim_ascii);
             } else if name.eq_ignore_ascii_case("content-length") {
                 let length = content_length(value)?;
                 if fields.length.is_some_and(|other| other != length) {
@@ -259,7 +261,7 @@ impl Fields {
                 }
             }
         }
-        Some(fields)
+        last_coding.is_none_or(|coding| coding.eq_ignore_ascii_case(b"chunked")).then_some(fields)
     }
 }
 

@@ -150,7 +150,11 @@ fn a_body_is_never_taken_for_a_request() {
     for (fields, right) in [
         (length.as_str(), "413c"),
         ("Transfer-Encoding: chunked\r\n", "413c"),
-        ("Transfer-Encoding: identity\r\nContent-Length: 0\r\n", "413c"),
+        ("Transfer-Encoding: gzip, Chunked\r\n", "413c"),
+        ("Transfer-Encoding: xchunked\r\n", "400c"),
+        ("Transfer-Encoding: chunked, gzip\r\n", "400c"),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", "400c"),
+        ("Transfer-Encoding: identity\r\nContent-Length: 0\r\n", "400c"),
         (&format!("Content-Length: 0\r\n{length}"), "400c"),
         (&format!("{length}Content-Length: 0\r\n"), "400c"),
         ("Content-Length: +0\r\n", "400c"),
