@@ -91,7 +91,9 @@ def test_a_server_that_does_not_start_has_no_points(tmp_path: Path) -> None:
     rubric = FEW + "[[cost.steps]]\nat_most = 2\npoints = 10\n"
     found = grade(assignment(tmp_path, "sh -c 'exit 3' {port}", "epoll", rubric))
     assert (found.points, found.most) == (0, 20)
-    assert all(each.facts for each in found.items)
+    reasons = [dict(each.facts)["actual"] for each in found.items if "actual" in dict(each.facts)]
+    assert ["status 3" in each for each in reasons] == [True, False]
+    assert all(each.remark for each in found.items)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,9 @@ COST = "cost"
 ATTEMPTS = 3
 """The most comparisons for one grade, if a busy machine spoils them."""
 
+NOT_STARTED = "the server did not start"
+"""The remark on each case; the first one has the reason."""
+
 QUIETER = "raise cost.budget of the rubric, or use a quiet machine"
 
 
@@ -174,9 +177,10 @@ def grade(assignment: Assignment, prediction: Prediction | None = None) -> Grade
     names = {each.number: each.name for each in cases_of(subject.workload)}
     if isinstance(found, str):
         items = [
-            Item(str(each), names[each], 0.0, rubric.points_of(each), facts=(("actual", found),))
-            for each in numbers
-        ]
+            Item(str(each), names[each], 0.0, rubric.points_of(each), NOT_STARTED,
+                 () if at else (("actual", found),))
+            for at, each in enumerate(numbers)
+        ]  # fmt: skip
         failed = needed
     else:
         items = [_item(each, found, rubric.points_of(each.number), rubric.conformance.share_if_warned)
