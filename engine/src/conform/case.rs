@@ -49,6 +49,7 @@ impl Case {
     /// Runs it against a server.
     pub fn judge(&self, subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         subject.chance = Chance::new(subject.seed, self.number);
+        subject.last_request.forget();
         subject.host.begin();
         (self.run)(subject)
     }

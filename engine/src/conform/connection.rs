@@ -1,14 +1,16 @@
 //! A client's connection. It never waits without end, and reports what came instead of what was expected.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::conform::http_reply::{self, HttpReply};
+use crate::conform::http::reply::{self, HttpReply};
 use crate::conform::protocol::{Exchange, Progress};
-use crate::conform::verdict::{Fault, bytes, quoted};
+use crate::conform::verdict::{Fault, bytes, first_line, quoted};
 use crate::net::socket_diagnosis::SocketDiagnosis;
 
 /// Most bytes of a reply that a fault quotes.
@@ -29,9 +31,34 @@ const MOST: usize = 64 << 10;
 /// Maximum bytes that a connection keeps: no case expects as many, and a server may send without end.
 const LARGEST: usize = 16 << 20;
 
+/// Most bytes of a request that are kept for a fault.
+const KEPT: usize = 200;
+
+/// The beginning of the request that was sent last, on any connection of a case.
+#[derive(Debug, Clone, Default)]
+pub struct LastRequest(Rc<RefCell<Vec<u8>>>);
+
+impl LastRequest {
+    /// Returns its first line for a fault; `None` if there was none.
+    pub fn in_words(&self) -> Option<String> {
+        let bytes = self.0.borrow();
+        (!bytes.is_empty()).then(|| first_line(&bytes))
+    }
+
+    /// Forgets it.
+    pub fn forget(&self) {
+        self.0.borrow_mut().clear();
+    }
+}
+
 /// A connection to the server.
 pub struct Connection {
     stream: TcpStream,
+    /// What was sent since something came, or the beginning of it.
+    request: Vec<u8>,
+    /// Whether something came since, so that what is sent next is another request.
+    replied: bool,
+    last_request: LastRequest,
     patience: Duration,
     /// Bytes that arrived and belong to no reply yet.
     unread: Vec<u8>,
@@ -53,7 +80,7 @@ pub enum End {
 impl Connection {
     /// Connects. A client that is `slow` has a small receive buffer and small segments. The send buffer of the server's kernel
     /// grows with the segments, to some MiB with those of the loopback interface, so that it could hold every reply.
-    pub fn open(address: SocketAddr, patience: Duration, slow: bool) -> io::Result<Self> {
+    pub fn open(address: SocketAddr, patience: Duration, slow: bool, last_request: LastRequest) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::STREAM, None)?;
         if slow {
@@ -65,11 +92,23 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        Ok(Connection { stream, patience, unread: Vec::new(), ended: None })
+        let (request, replied, unread, ended) = (Vec::new(), false, Vec::new(), None);
+        Ok(Connection { stream, request, replied, last_request, patience, unread, ended })
+    }
+
+    /// Keeps what is sent, for a fault.
+    fn keep(&mut self, bytes: &[u8]) {
+        if std::mem::take(&mut self.replied) {
+            self.request.clear();
+        }
+        let room = KEPT - self.request.len();
+        self.request.extend(bytes.iter().take(room));
+        self.last_request.0.borrow_mut().clone_from(&self.request);
     }
 
     /// Sends all of the bytes.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        self.keep(bytes);
         let sent = self.stream.write_all(bytes);
         sent.map_err(|error| {
             Fault::new(
@@ -81,11 +120,13 @@ impl Connection {
 
     /// Sends as much as the server takes.
     pub fn send_in_vain(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
         let _ = self.stream.write_all(bytes);
     }
 
     /// Sends until the server has taken nothing for a moment, or all of the bytes.
     pub fn send_what_is_taken(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
         let _ = self.stream.set_write_timeout(Some(NO_MORE_TAKEN));
         let _ = self.stream.write_all(bytes);
         let _ = self.stream.set_write_timeout(Some(self.patience));
@@ -93,6 +134,7 @@ impl Connection {
 
     /// Sends bytes in a thread while `receive` runs, and ends the connection after it.
     pub fn while_sending<T>(&mut self, bytes: &[u8], receive: impl FnOnce(&mut Self) -> T) -> io::Result<T> {
+        self.keep(bytes);
         let mut sender = self.stream.try_clone()?;
         // The receiver may be slow on purpose. The end of the connection wakes the sender.
         sender.set_write_timeout(None)?;
@@ -144,7 +186,7 @@ impl Connection {
     pub fn http(&mut self, head_only: bool) -> Result<HttpReply, Fault> {
         const EXPECTED: &str = "a reply of HTTP";
         loop {
-            match http_reply::read(&self.unread, head_only, self.has_ended()) {
+            match reply::read(&self.unread, head_only, self.has_ended()) {
                 Ok(Some(reply)) => {
                     self.unread.drain(..reply.length);
                     return Ok(reply);
@@ -194,6 +236,7 @@ impl Connection {
 
     /// Sends bytes and then no more, while receiving. Returns everything that came, and the end if it came.
     pub fn send_all_and_receive(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<End>) {
+        self.keep(bytes);
         let Ok(mut sender) = self.stream.try_clone() else { return self.everything() };
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -220,7 +263,10 @@ impl Connection {
             let _ = self.stream.set_read_timeout(Some(left));
             match self.stream.read(&mut buffer) {
                 Ok(0) => self.ended = Some(End::Closed),
-                Ok(count) => self.unread.extend_from_slice(&buffer[..count]),
+                Ok(count) => {
+                    self.unread.extend_from_slice(&buffer[..count]);
+                    self.replied = true;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if is_timeout(&error) => return false,
                 Err(_) => self.ended = Some(End::Reset),
@@ -230,21 +276,25 @@ impl Connection {
     }
 
     /// Waits until the server has taken what was sent, so that the next bytes come in another call. The kernel says so of a
-    /// server on this machine; of another one there is only a pause.
-    pub fn await_taken(&self) {
+    /// server on this machine; of another one there is only a pause. Returns whether the kernel said so.
+    pub fn await_taken(&self) -> bool {
         const PAUSE: Duration = Duration::from_micros(200);
         const PAUSES: usize = 1000;
         const UNSEEN: Duration = Duration::from_millis(1);
         let ends = || Some((self.stream.peer_addr().ok()?, self.stream.local_addr().ok()?));
         let (Ok(mut kernel), Some((own, peer))) = (SocketDiagnosis::open(), ends()) else {
-            return std::thread::sleep(UNSEEN);
+            std::thread::sleep(UNSEEN);
+            return false;
         };
         for _ in 0..PAUSES {
             std::thread::sleep(PAUSE);
-            if kernel.waiting(own, peer).is_none_or(|bytes| bytes == 0) {
-                return;
+            match kernel.waiting(own, peer) {
+                None => return false,
+                Some(0) => return true,
+                Some(_) => {}
             }
         }
+        false
     }
 
     /// Whether nothing has come that belongs to no reply.

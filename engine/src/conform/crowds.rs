@@ -187,7 +187,7 @@ fn round(subject: &mut Subject<'_>) -> Result<(), Fault> {
             3 if !garbage.is_empty() => {
                 let mut client = subject.connect()?;
                 client.send_in_vain(garbage[number / 5 % garbage.len()]);
-                client.await_taken();
+                let _ = client.await_taken();
             }
             _ => {
                 let exchange = subject.short();
@@ -220,7 +220,7 @@ fn paused(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let (first, rest) = exchange.request.split_at(exchange.request.len() / 2);
     let mut client = subject.connect()?;
     client.send(first)?;
-    client.await_taken();
+    let _ = client.await_taken();
     pause();
     client
         .send(rest)

@@ -9,24 +9,23 @@ pub mod chance;
 pub mod connection;
 mod connections;
 mod crowds;
-mod framing;
-mod heads;
-pub mod http_reply;
+pub mod http;
 mod processes;
 pub mod protocol;
 mod requests;
 pub mod subject;
+mod values;
 pub mod verdict;
 
 use crate::conform::case::{Case, STOPS};
 use crate::conform::protocol::Protocol;
 
-/// Groups of cases.
-const GROUPS: [&[Case]; 5] = [requests::CASES, connections::CASES, crowds::CASES, heads::CASES, framing::CASES];
+/// Groups of cases, beside those of HTTP.
+const GROUPS: [&[Case]; 4] = [requests::CASES, connections::CASES, crowds::CASES, values::CASES];
 
 /// Returns all cases by number.
 pub fn all() -> Vec<&'static Case> {
-    let mut cases: Vec<&Case> = GROUPS.iter().copied().flatten().collect();
+    let mut cases: Vec<&Case> = GROUPS.iter().chain(&http::GROUPS).copied().flatten().collect();
     cases.sort_by_key(|case| case.number);
     cases
 }

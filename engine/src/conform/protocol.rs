@@ -2,7 +2,7 @@
 //! workload's own file. A suite that took correct replies from the workload would accept anything.
 
 use crate::conform::chance::Chance;
-use crate::conform::http_reply::{self, HttpReply};
+use crate::conform::http::reply::{self, HttpReply};
 use crate::conform::verdict::{bytes as number_of, quoted};
 
 /// A request and the reply that it must get.
@@ -83,8 +83,13 @@ pub struct Protocol {
     pub framed: bool,
     /// More bytes than a server needs to take as one request.
     pub giant: fn(&str) -> Vec<u8>,
-    /// Bytes that break the protocol.
+    /// Bytes that break the protocol, or end within a request; of a protocol whose requests have any bytes, those at which
+    /// servers go wrong.
     pub garbage: &'static [&'static [u8]],
+    /// Further exchanges: messages that end as lines and strings do.
+    pub endings: fn() -> Vec<Exchange>,
+    /// Requests that a server may read or refuse, with the reply of one that reads them.
+    pub lenient: fn() -> Vec<Exchange>,
     /// Whether a reply says that it is the last one of its connection.
     pub is_last: fn(&[u8]) -> bool,
     /// Whether it is HTTP, with cases of its own.
@@ -122,6 +127,8 @@ const BYTES: Protocol = Protocol {
     framed: true,
     giant: |_| vec![b'1'; GIANT],
     garbage: &[b"letters\n", b"-1\n", b"0\n", b"\n", b"40 00\n", b"99999999999999999999\n", b"\xff\xfe\n"],
+    endings: Vec::new,
+    lenient: number_with_blanks,
     is_last: |_| false,
     is_http: false,
 };
@@ -130,6 +137,20 @@ const BYTES: Protocol = Protocol {
 fn counted(count: usize) -> Exchange {
     Exchange { request: format!("{count}\n").into_bytes(), reply: Reply::Exactly(pattern(count)) }
 }
+
+/// Our server reads a number with white space around it, as telnet sends it and `atoi` reads it. The workload does not say that
+/// a server must, but what is no number has no other reply.
+fn number_with_blanks() -> Vec<Exchange> {
+    let requests = [" 6\n", "6 \n", "6\r\n", "006\n"];
+    requests.map(|request| Exchange { request: request.into(), ..counted(6) }).into()
+}
+
+/// Ends of messages at which servers go wrong that take them for strings or lines.
+const ENDS: [&[u8]; 4] = [b"\0", b"\n", b"\r\n", b"\n\0"];
+
+/// Bytes that are no less a request, or the beginning of one, than others.
+const ANY_BYTES: &[&[u8]] =
+    &[b"\0", b"\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"quit\n", b"%s%n%d\n", b"\xff\xfe", b"\x04"];
 
 fn pattern(count: usize) -> Vec<u8> {
     (0..251).cycle().take(count).collect()
@@ -146,7 +167,9 @@ const ECHO: Protocol = Protocol {
     keeps: true,
     framed: false,
     giant: |_| pattern(GIANT),
-    garbage: &[],
+    garbage: ANY_BYTES,
+    endings: || ENDS.iter().flat_map(|end| [echoed(end.to_vec()), echoed([b"a", *end].concat())]).collect(),
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
@@ -155,7 +178,8 @@ fn echoed(bytes: Vec<u8>) -> Exchange {
     Exchange { request: bytes.clone(), reply: Reply::Exactly(bytes) }
 }
 
-const TOP_PROCESSES: Protocol = Protocol {
+/// The kernel says how many ticks each process has.
+pub const TOP_PROCESSES: Protocol = Protocol {
     name: "top_processes",
     exchange: |_, _, _| top_two(),
     short: |_, _| top_two(),
@@ -164,6 +188,8 @@ const TOP_PROCESSES: Protocol = Protocol {
     framed: true,
     giant: |_| vec![0; GIANT],
     garbage: &[b"Requesting top 3 processes", b"r", b"\n", b"Requesting \xff\xfe"],
+    endings: Vec::new,
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
@@ -186,22 +212,25 @@ fn top_two() -> Exchange {
 }
 
 /// Delays of 0, so that no reply takes long.
-const BUCKET: Protocol = Protocol {
+pub const BUCKET: Protocol = Protocol {
     name: "bucket",
-    exchange: |_, _, chance| added(chance.below(32)),
-    short: |_, chance| added(10 + chance.below(20)),
-    largest: |_| added(0),
+    exchange: |_, _, chance| added(0, chance.below(32)),
+    short: |_, chance| added(0, 10 + chance.below(20)),
+    largest: |_| added(0, 0),
     keeps: false,
     framed: true,
     giant: |_| vec![b'1'; GIANT],
     garbage: &[b"0,32\n", b"-1,0\n", b"0\n", b"0,0,0\n", b"a,b\n", b"\n"],
+    endings: Vec::new,
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
 
-fn added(bucket: usize) -> Exchange {
+/// The exchange that adds a delay to a bucket.
+pub fn added(delay: usize, bucket: usize) -> Exchange {
     let reply = Reply::Form { words: "a number and a newline", judge: |actual, _| number(actual) };
-    Exchange { request: format!("0,{bucket}\n").into_bytes(), reply }
+    Exchange { request: format!("{delay},{bucket}\n").into_bytes(), reply }
 }
 
 /// Judges a line with a number.
@@ -228,7 +257,9 @@ const HTTP: Protocol = Protocol {
     framed: true,
     giant: |path| [format!("GET {path}?").into_bytes(), vec![b'x'; GIANT]].concat(),
     garbage: &[b"GET\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET / HTTP/9.9.9\r\nHost: h\r\n\r\n", b"\xff\xfe\xfd / \r\n\r\n"],
-    is_last: http_reply::is_last,
+    endings: Vec::new,
+    lenient: Vec::new,
+    is_last: reply::is_last,
     is_http: true,
 };
 
@@ -260,7 +291,7 @@ fn asked(method: &str, path: &str) -> Vec<u8> {
 
 /// Judges a reply to a valid request by its status.
 fn web(actual: &[u8], head_only: bool, ended: bool, is_right: fn(&HttpReply) -> bool) -> Progress {
-    match http_reply::read(actual, head_only, ended) {
+    match reply::read(actual, head_only, ended) {
         Err(wrong) => Progress::Wrong(wrong),
         Ok(None) => Progress::More,
         Ok(Some(reply)) if !is_right(&reply) => Progress::Wrong(reply.in_words()),
@@ -280,6 +311,8 @@ const STREAM: Protocol = Protocol {
     framed: true,
     giant: |_| vec![b'1'; GIANT],
     garbage: &[b"put 2\n\0\0", b"put 0\n", b"get 0\n", b"gut 1\n", b"get many\n", b"get 1ms\n"],
+    endings: Vec::new,
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
@@ -302,7 +335,9 @@ const FIELDS: Protocol = Protocol {
     keeps: true,
     framed: true,
     giant: |_| vec![b'A'; GIANT],
-    garbage: &[],
+    garbage: ANY_BYTES,
+    endings: || ENDS.iter().map(|end| message([&[b'A'; MESSAGE][end.len()..], *end].concat())).collect(),
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
@@ -316,7 +351,7 @@ fn message(request: Vec<u8>) -> Exchange {
 }
 
 /// The reply, a number of read calls, depends on how the bytes arrived.
-const BLAST: Protocol = Protocol {
+pub const BLAST: Protocol = Protocol {
     name: "blast",
     exchange: |_, _, chance| iterations(1 + chance.below(4)),
     short: |_, _| iterations(1),
@@ -325,11 +360,14 @@ const BLAST: Protocol = Protocol {
     framed: true,
     giant: |_| vec![b'1'; GIANT],
     garbage: &[b"0\n", b"1000001\n", b"many\n", b"\n", b"\xff\n"],
+    endings: Vec::new,
+    lenient: Vec::new,
     is_last: |_| false,
     is_http: false,
 };
 
-fn iterations(count: usize) -> Exchange {
+/// The exchange with this many iterations.
+pub fn iterations(count: usize) -> Exchange {
     let reply = Reply::Form { words: "the number of reads and a newline", judge: |actual, _| number(actual) };
     Exchange { request: [format!("{count}\n").into_bytes(), vec![b'x'; 1500 * count]].concat(), reply }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::conform::case::{Case, Need, always};
 use crate::conform::connection::{End, in_words};
-use crate::conform::protocol::Exchange;
+use crate::conform::protocol::{Exchange, Reply};
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict, bytes, quoted};
 
@@ -75,7 +75,7 @@ pub const CASES: &[Case] = &[
     Case {
         number: 8,
         name: "garbage",
-        rule: "Bytes that are no request disturb no other client; their connection should be closed",
+        rule: "Bytes that are no request, or any bytes where they are free, and their client's end disturb no other client; their connection should be closed",
         source: "",
         applies: always,
         needed_by: None,
@@ -118,7 +118,31 @@ fn correct_replies(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         let exchange = subject.exchange(number);
         subject.asks(&exchange).map_err(|fault| of_request(fault, &exchange))?;
     }
+    if subject.plain {
+        return Ok(Verdict::Passed);
+    }
+    for exchange in (subject.protocol.endings)() {
+        subject.asks(&exchange).map_err(|fault| of_request(fault, &exchange))?;
+    }
+    for exchange in (subject.protocol.lenient)() {
+        read_or_refused(subject, &exchange).map_err(|fault| of_request(fault, &exchange))?;
+    }
     Ok(Verdict::Passed)
+}
+
+/// Judges a request that a server may read, or refuse with words of its own or the end.
+fn read_or_refused(subject: &mut Subject<'_>, exchange: &Exchange) -> Result<(), Fault> {
+    let Reply::Exactly(right) = &exchange.reply else { return Ok(()) };
+    let mut client = subject.connect()?;
+    client.send_in_vain(&exchange.request);
+    client.half_close();
+    let (actual, _) = client.everything();
+    drop(client);
+    let begins_alike = actual.iter().zip(right).all(|(actual, right)| actual == right);
+    if actual != *right && !actual.is_empty() && begins_alike {
+        return Err(Fault::new(exchange.reply.in_words() + " or none", bytes(actual.len())));
+    }
+    subject.still_serves()
 }
 
 /// Adds the request to a fault.

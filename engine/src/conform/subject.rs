@@ -1,10 +1,11 @@
 //! The server that a case is run against, as the case sees it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::conform::chance::Chance;
-use crate::conform::connection::{Connection, in_words};
+use crate::conform::connection::{Connection, LastRequest, in_words};
 use crate::conform::protocol::{Exchange, Protocol};
 use crate::conform::verdict::Fault;
 
@@ -13,6 +14,9 @@ const ACCEPTED: Duration = Duration::from_millis(1);
 
 /// Wait of a fast client after which it counts as blocked by a slow one.
 const PROMPT: Duration = Duration::from_secs(1);
+
+/// The proc file system of this machine (proc(5)).
+pub const PROC: &str = "/proc";
 
 /// What runs the cases, and may know more of the server.
 pub trait Host {
@@ -27,12 +31,17 @@ pub trait Host {
 
     /// Waits until the server has received this many bytes since the case began, and thus all that this client has sent.
     fn await_taken(&mut self, _bytes: u64, client: &Connection) {
-        client.await_taken();
+        let _ = client.await_taken();
     }
 
     /// Whether it has started the server, so that a case may stop its processes.
     fn has_started(&self) -> bool {
         false
+    }
+
+    /// Returns the proc file system that the server reads, if it reads one.
+    fn proc(&self) -> PathBuf {
+        PathBuf::from(PROC)
     }
 
     /// Stops the server with SIGTERM and waits for its end. `None` if it cannot. The error says what was wrong.
@@ -66,6 +75,8 @@ pub struct Subject<'a> {
     pub largest_reply: Option<(usize, Duration)>,
     /// Random numbers of the running case.
     pub chance: Chance,
+    /// The request that the running case sent last.
+    pub last_request: LastRequest,
 }
 
 impl<'a> Subject<'a> {
@@ -81,6 +92,7 @@ impl<'a> Subject<'a> {
             host,
             largest_reply: None,
             chance: Chance::new(1, 0),
+            last_request: LastRequest::default(),
         }
     }
 
@@ -99,16 +111,16 @@ impl<'a> Subject<'a> {
 
     /// Connects.
     pub fn connect(&mut self) -> Result<Connection, Fault> {
-        self.connect_with(false)
+        self.connect_with(false, self.last_request.clone())
     }
 
     /// Connects with small buffers at both ends.
     pub fn connect_slow(&mut self) -> Result<Connection, Fault> {
-        self.connect_with(true)
+        self.connect_with(true, self.last_request.clone())
     }
 
-    fn connect_with(&mut self, slow: bool) -> Result<Connection, Fault> {
-        let opened = Connection::open(self.address, self.patience, slow);
+    fn connect_with(&mut self, slow: bool, last_request: LastRequest) -> Result<Connection, Fault> {
+        let opened = Connection::open(self.address, self.patience, slow, last_request);
         let opened =
             opened.map_err(|error| Fault::new("a server that accepts connections", in_words(&error, self.patience)))?;
         self.host.connected();
@@ -124,10 +136,10 @@ impl<'a> Subject<'a> {
         client.ends().map(|_| ())
     }
 
-    /// Checks that the server serves another client after what has happened.
+    /// Checks that the server serves another client after what has happened. If not, the request before is the reason.
     pub fn still_serves(&mut self) -> Result<(), Fault> {
         let exchange = self.short();
-        let mut client = self.connect().map_err(|fault| fault.when("afterwards"))?;
+        let mut client = self.connect_with(false, LastRequest::default()).map_err(|fault| fault.when("afterwards"))?;
         client.send(&exchange.request).map_err(|fault| fault.when("afterwards"))?;
         client.reply(&exchange).map(|_| ()).map_err(|fault| fault.when("afterwards"))
     }

@@ -56,3 +56,29 @@ pub fn quoted(bytes: &[u8]) -> String {
     let more = if bytes.len() > QUOTED { " ..." } else { "" };
     format!("\"{}\"{more}", text.collect::<String>())
 }
+
+/// Quotes the first line of some bytes, or the beginning of it; line ends alone are quoted, too.
+pub fn first_line(bytes: &[u8]) -> String {
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    match line.strip_suffix(b"\r").unwrap_or(line) {
+        [] => quoted(bytes),
+        line => quoted(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_quoted_by_its_first_line() {
+        for (request, words) in [
+            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "\"GET / HTTP/1.1\""),
+            ("\r\n\r\n", "\"\\r\\n\\r\\n\""),
+            ("a\0\"b\n", "\"a\\x00\\\"b\""),
+            (&"1".repeat(100), &format!("\"{}\" ...", "1".repeat(60))),
+        ] {
+            assert_eq!(first_line(request.as_bytes()), words);
+        }
+    }
+}

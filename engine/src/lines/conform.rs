@@ -43,6 +43,8 @@ pub struct Conformed {
     pub expected: Option<String>,
     /// The behaviour of the server, of a case that failed or warns; of other cases what is worth knowing.
     pub actual: Option<String>,
+    /// The first line of the request that the case sent last, or the beginning of it, in quotes; of a case that failed.
+    pub request: Option<String>,
     /// Time that the case took.
     pub elapsed_ns: u64,
 }

@@ -112,7 +112,8 @@ pub fn run(plan: &Plan) -> Result<usize> {
     let mut failed = 0;
     for case in cases {
         let began = Instant::now();
-        let line = conformed(case, case.judge(&mut subject), began.elapsed());
+        let judged = case.judge(&mut subject);
+        let line = conformed(case, judged, subject.last_request.in_words(), began.elapsed());
         failed += usize::from(line.verdict == ConformVerdict::Failed);
         let has_failed = line.verdict == ConformVerdict::Failed;
         match plan.json {
@@ -153,7 +154,8 @@ fn source(case: &Case) -> Option<&'static str> {
     Some(case.source).filter(|source| !source.is_empty())
 }
 
-fn conformed(case: &Case, judged: Result<Verdict, Fault>, elapsed: Duration) -> Conformed {
+fn conformed(case: &Case, judged: Result<Verdict, Fault>, request: Option<String>, elapsed: Duration) -> Conformed {
+    let request = request.filter(|_| judged.is_err());
     let (verdict, expected, actual) = match judged {
         Ok(Verdict::Passed) => (ConformVerdict::Passed, None, None),
         Ok(Verdict::Allowed(what)) => (ConformVerdict::Allowed, None, Some(what)),
@@ -170,6 +172,7 @@ fn conformed(case: &Case, judged: Result<Verdict, Fault>, elapsed: Duration) -> 
         verdict,
         expected,
         actual,
+        request,
         elapsed_ns: elapsed.as_nanos() as u64,
     }
 }

@@ -1,5 +1,6 @@
 //! The cases that any server must pass (`thunderherd-engine conform`), against every design.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -11,6 +12,7 @@ use thunderherd_engine::conform::verdict::Verdict;
 
 use crate::faults;
 use crate::rig::{Case, Listed};
+use crate::support::made_processes;
 use crate::support::server::Server;
 
 pub const FAULTS: &[Listed] = faults![
@@ -33,7 +35,9 @@ impl Case {
 
 fn what_any_server_must_do(case: &Case) {
     let needed = if WITHOUT_OPTIONS.contains(&case.protocol.name) { Vec::new() } else { (case.protocol.options)() };
-    let options: Vec<&str> = needed.iter().map(String::as_str).chain(["--drain", "100ms"]).collect();
+    let brief = case.protocol.brief.server;
+    let options: Vec<&str> =
+        needed.iter().map(String::as_str).chain(brief.iter().copied()).chain(["--drain", "100ms"]).collect();
     let server = Server::start(case.name(), case.protocol.name, &options);
     let address = ([127, 0, 0, 1], server.port).into();
     let mut ours = Ours { server: Some(server), taken: 0 };
@@ -63,6 +67,10 @@ impl Host for Ours {
     }
 
     fn connected(&mut self) {}
+
+    fn proc(&self) -> PathBuf {
+        made_processes::path().into()
+    }
 
     fn has_started(&self) -> bool {
         true

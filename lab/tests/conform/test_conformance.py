@@ -72,7 +72,20 @@ ALSO_BROKEN = [
     ("leaks_few_descriptors", "bytes", {15}),
     ("leaves_zombies", "bytes", {15}),
     ("dies_of_a_pause", "bytes", {17}),
+    ("sums_digits", "bytes", {1}),
     ("ends_at_zero", "echo", {1, 2, 6}),
+    ("strips_lines", "echo", {1}),
+    ("dies_of_quit", "echo", {8, 15}),
+    ("loses_updates", "bucket", {49}),
+    ("counts_requests", "bucket", {49}),
+    ("shares_a_bucket", "bucket", {49}),
+    ("replies_the_delay", "bucket", {49}),
+    ("replies_at_once", "blast", {50}),
+    ("counts_connections", "blast", {50}),
+    ("names_the_idle", "top_processes", {51}),
+    ("wrong_order", "top_processes", {51}),
+    ("names_nobody", "top_processes", {51}),
+    ("says_seconds", "top_processes", {51}),
     ("echoes_once", "echo", {12}),
     ("teapot", "http", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}),
     ("replies_once", "http", {12}),
@@ -105,9 +118,60 @@ def test_a_broken_server_fails_by_the_cases_of_the_fault(
 ) -> None:
     path = f"/?{'x' * 250}" if fault == "mishandles_late_split" else None
     subject = typed_server(broken(fault), workload, catalogue(), path=path)
-    found = conformance(subject, numbers=sorted(failing | OTHERS), patience=PATIENCE)
+    numbers = (failing | OTHERS) & {each.number for each in cases_of(workload)}
+    found = conformance(subject, numbers=sorted(numbers), patience=PATIENCE)
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
+
+
+BADLY_FRAMED = [
+    ("reads_signs", {32}),
+    ("knows_one_coding", {34}),
+    ("refuses_extensions", {34}),
+    ("knows_no_trailers", {34}),
+    ("wants_host_of_1_0", {37}),
+    ("waits_unless_lower_case", {44}),
+    ("wraps_at_32_bits", {45}),
+    ("wraps_at_64_bits", {45}),
+    ("reads_any_coding", {46}),
+    ("takes_no_digits_for_0", {47}),
+    ("takes_0x", {47}),
+    ("wraps_chunks", {47}),
+    ("both_lengths", {48}),
+    ("chunks_for_1_0", {48}),
+    ("length_of_204", {48}),
+    ("body_of_304", {48}),
+    ("reads_chunks", set()),
+    ("reads_lengths", set()),
+]
+"""Servers of HTTP that take a length or a coding for another, or send a wrong one, and the cases that see it.
+The last ones do nothing wrong."""
+
+
+@pytest.mark.parametrize(("fault", "failing"), BADLY_FRAMED, ids=[fault for fault, _ in BADLY_FRAMED])
+def test_a_badly_framed_message_fails_by_the_case_of_the_fault(fault: str, failing: set[int]) -> None:
+    subject = typed_server(broken(fault), "http", catalogue())
+    found = conformance(subject, numbers=[1, 2, 5, 6, *range(31, 41), *range(44, 49)], patience=PATIENCE)
+    assert {each.number for each in found.failed} == failing
+    assert found.of("warned", "not_judged") == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "workload", "case", "request_line", "ending"),
+    [
+        ("crashes_on_giant", "bytes", 9, '"111', "status 1"),
+        ("dies_of_silence", "bytes", 7, None, "status 1"),
+        ("dies_of_sigpipe", "bytes", 11, '"16384"', "SIGPIPE"),
+        ("dies_of_quit", "echo", 8, '"quit"', "SIGSEGV"),
+    ],
+)
+def test_a_dead_server_is_told_by_its_ending_and_the_request_before(
+    fault: str, workload: str, case: int, request_line: str | None, ending: str
+) -> None:
+    found = conformance(typed_server(broken(fault), workload, catalogue()), numbers=[case], patience=PATIENCE)
+    (line,) = found.failed
+    assert line.actual is not None and ending in line.actual and "refused" not in line.actual
+    assert (line.request or "").startswith(request_line or "") and (line.request or "") in line.actual
 
 
 def test_a_path_that_the_server_has_not_fails_unless_the_load_judges_statuses() -> None:
@@ -161,7 +225,15 @@ def test_the_example_of_the_documentation(
 
 
 @pytest.mark.parametrize(
-    ("fault", "workload"), [("none", "bytes"), ("none_echo", "echo"), ("none_http", "http")]
+    ("fault", "workload"),
+    [
+        ("none", "bytes"),
+        ("none_echo", "echo"),
+        ("none_http", "http"),
+        ("none_bucket", "bucket"),
+        ("none_blast", "blast"),
+        ("none_top", "top_processes"),
+    ],
 )
 def test_the_same_server_without_a_fault_passes(fault: str, workload: str) -> None:
     found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)

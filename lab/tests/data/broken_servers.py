@@ -1,7 +1,7 @@
 """Servers that each break one thing, for tests of the cases that any server must pass.
 
-`python broken_servers.py FAULT PORT`: a server of workload `bytes`, or of `echo` or `http` if the fault is
-one of that protocol. Each connection has a thread. Without a fault (`none`, `none_echo`, `none_http`) the
+`python broken_servers.py FAULT PORT`: a server of workload `bytes`, or of another one if the fault is one of
+its protocol. Each connection has a thread. Without a fault (`none`, `none_echo`, `none_http` and so on) the
 servers pass every case.
 """
 
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 PATTERN = bytes(range(251)) * 80
 LONGEST_LINE = 64
@@ -125,7 +126,13 @@ def serve_bytes(each: Connection) -> None:
             # A buffer that is used again without an end mark: digits of a longer request remain behind these.
             digits += stale[len(digits) :]
             stale = digits
-        count = int(digits)
+        if each.fault == "sums_digits":
+            # Blanks are taken for digits, as `n = n * 10 + (c - '0')` does.
+            count = 0
+            for digit in digits:
+                count = count * 10 + digit - ord("0")
+        else:
+            count = int(digits)
         if not 0 < count <= 16384:
             raise Ended
         if each.fault == "shares_a_length":
@@ -153,6 +160,10 @@ def serve_echo(each: Connection) -> None:
     """The workload `echo`: all bytes as they came."""
     while True:
         piece = each.receive()
+        if each.fault == "dies_of_quit" and piece == b"quit\n":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if each.fault == "strips_lines":
+            piece = piece.rstrip(b"\n")
         each.send(piece.partition(b"\0")[0] if each.fault == "ends_at_zero" else piece)
 
 
@@ -179,8 +190,16 @@ def serve_http(each: Connection) -> None:
                 each.buffer += each.receive()
             each.buffer = each.buffer[int(length[1]) :]
             status, close = "200", False
-        if each.fault in OF_CHUNKS and re.search(rb"\r\nTransfer-Encoding: chunked", head):
+        framing = sorted(re.findall(rb"\n((?:Content|Transfer)-[A-Z])", head))
+        if each.fault in OF_CHUNKS and framing == [b"Transfer-E"] and is_chunked(head, each.fault):
             status, close = without_chunks(each)
+        if each.fault in OF_LENGTHS and framing == [b"Content-L"]:
+            expect = re.search(rb"\r\nExpect: (.*)\r\n", head)
+            if expect and (each.fault != "waits_unless_lower_case" or expect[1] == b"100-continue"):
+                each.client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            status, close = sized_body(each, head)
+        if each.fault == "wants_host_of_1_0" and b" HTTP/1.0" in head and b"\r\nHost" not in head:
+            status, close = "400", True
         if each.fault == "teapot":
             status = "418"
         body = b"" if status == "404" else b"hello"
@@ -193,6 +212,17 @@ def serve_http(each: Connection) -> None:
         if each.fault == "takes_turns":
             body = b"x" * (1 + next(replies) % 2)
         fields = f"Content-Length: {len(body)}\r\n" + ("Connection: close\r\n" if close else "")
+        if CHUNKED_REPLIES.get(each.fault, b"\0") in head and body:
+            fields += "Transfer-Encoding: chunked\r\n"
+            if each.fault == "chunks_for_1_0":
+                fields = fields.partition("\r\n")[2]
+            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        if each.fault == "length_of_204" and head.startswith(b"OPTIONS"):
+            status, body = "204", b""
+        if each.fault == "body_of_304" and b"\r\nIf-None-Match: " in head:
+            status = "304"
+        if each.fault == "body_of_304":
+            fields += 'ETag: "1"\r\n'
         if each.fault == "says_too_little" and body:
             fields = fields.replace(f" {len(body)}\r\n", f" {len(body) - 1}\r\n")
         if each.fault == "says_two_lengths":
@@ -206,15 +236,58 @@ def serve_http(each: Connection) -> None:
 def without_chunks(each: Connection) -> tuple[str, bool]:
     """Take a chunked body; return the status and whether the connection closes."""
     while True:
-        digits = each.until(b"\r\n", LONGEST_LINE)
-        if set(digits) & set(OF_CHUNKS[each.fault]):
+        digits, _, extension = each.until(b"\r\n", LONGEST_LINE).partition(b";")
+        if set(digits) & set(OF_CHUNKS[each.fault]) or (extension and each.fault == "refuses_extensions"):
+            return "400", True
+        if each.fault == "takes_no_digits_for_0" and not re.fullmatch(rb"[0-9a-fA-F]+", digits):
+            digits = b"0"
+        elif not re.fullmatch(
+            rb"0x[0-9]+" if each.fault == "takes_0x" else rb"[0-9a-fA-F]+", digits
+        ) and not (each.fault == "takes_0x" and re.fullmatch(rb"[0-9a-fA-F]+", digits)):
             return "400", True
         size = int(digits, 16)
+        if each.fault == "wraps_chunks":
+            size %= 2**32
+        if size > 2**31:
+            return "413", True
+        if size == 0:
+            # Trailers end with an empty line.
+            while each.fault != "knows_no_trailers" and each.until(b"\r\n", LONGEST_LINE):
+                pass
+            if each.fault == "knows_no_trailers":
+                while len(each.buffer) < 2:
+                    each.buffer += each.receive()
+                each.buffer = each.buffer[2:]
+            return "200", False
         while len(each.buffer) < size + 2:
             each.buffer += each.receive()
         each.buffer = each.buffer[size + 2 :]
-        if size == 0:
-            return "200", False
+
+
+def is_chunked(head: bytes, fault: str) -> bool:
+    """Return whether the last transfer coding is chunked."""
+    found = re.search(rb"\r\nTransfer-Encoding: (.*)", head)
+    coding = found[1].strip() if found else b""
+    if fault == "reads_any_coding":
+        return bool(coding)
+    return (coding if fault == "knows_one_coding" else coding.lower()) == b"chunked"
+
+
+SHORT_INT = {"wraps_at_32_bits": 2**32, "wraps_at_64_bits": 2**64}
+"""Servers whose lengths are too short an integer, and how many values that has."""
+
+
+def sized_body(each: Connection, head: bytes) -> tuple[str, bool]:
+    """Take a body with a length, which has a sign or is cut to an integer if that is the fault."""
+    found = re.search(rb"\r\nContent-Length: ([^\r]*)", head)
+    digits = found[1] if found else b"0"
+    if not (digits.isdigit() or (each.fault == "reads_signs" and re.fullmatch(rb"[+-]\d+", digits))):
+        return "400", True
+    length = max(0, int(digits)) % SHORT_INT.get(each.fault, 2**80)
+    while len(each.buffer) < length:
+        each.buffer += each.receive()
+    each.buffer = each.buffer[length:]
+    return "200", False
 
 
 def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
@@ -259,18 +332,30 @@ def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
     return "200" if line[2].partition(b"?")[0] == b"/" else "404", close, line[1] == b"HEAD"
 
 
-OF_CHUNKS = {"reads_chunks": b"", "refuses_lower_case": b"abcdef", "refuses_upper_case": b"ABCDEF"}
+CHUNKED_REPLIES = {"both_lengths": b"GET", "chunks_for_1_0": b" HTTP/1.0"}
+"""Servers that chunk some replies, and what is in the heads of their requests."""
+
+OF_LENGTHS = ("reads_lengths", "reads_signs", "waits_unless_lower_case", *SHORT_INT)
+"""Servers that read bodies with a length."""
+
+OF_CHUNKS = {
+    "reads_chunks": b"", "refuses_lower_case": b"abcdef", "refuses_upper_case": b"ABCDEF",
+    "refuses_extensions": b"", "knows_no_trailers": b"", "knows_one_coding": b"", "reads_any_coding": b"",
+    "takes_no_digits_for_0": b"", "takes_0x": b"", "wraps_chunks": b"",
+}  # fmt: skip
 """Servers that read chunked bodies, and the digits of sizes that they refuse."""
 
 OF_HTTP = (
-    "none_http", "replies_once", *OF_CHUNKS, "grows", "takes_turns", "says_too_little", "says_two_lengths",
+    "none_http", "replies_once", *OF_CHUNKS, *OF_LENGTHS, *CHUNKED_REPLIES, "length_of_204", "body_of_304",
+    "wants_host_of_1_0",
+    "grows", "takes_turns", "says_too_little", "says_two_lengths",
     "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
     "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",
     "ignores_chunks", "ignores_body", "takes_two_lengths", "receives_once", "cuts_heads", "waits_for_bodies",
 )  # fmt: skip
 """The faults of servers of the workload `http`."""
 
-OF_ECHO = ("none_echo", "ends_at_zero", "echoes_once")
+OF_ECHO = ("none_echo", "ends_at_zero", "echoes_once", "strips_lines", "dies_of_quit")
 """The faults of servers of the workload `echo`."""
 
 
@@ -285,6 +370,93 @@ def keep(client: socket.socket, fault: str) -> None:
         kept.append(os.dup(client.fileno()))
     elif fault == "leaves_zombies":
         os.posix_spawn("/bin/true", ["true"], {})  # and nothing waits for it
+
+
+def serve_bucket(each: Connection) -> None:
+    """The workload `bucket`: a delay and a bucket, and the bucket's value."""
+    delay, bucket = map(int, each.until(b"\n", LONGEST_LINE).split(b","))
+    if delay < 0 or not 0 <= bucket < len(buckets):
+        raise Ended
+    if each.fault == "loses_updates":
+        value = buckets[bucket] + delay
+        time.sleep(delay)
+        buckets[bucket] = value
+    else:
+        time.sleep(delay)
+        with lock:
+            value = buckets[bucket] = buckets[bucket] + delay
+            if each.fault == "counts_requests":
+                value = buckets[bucket] = value + 1
+            if each.fault == "shares_a_bucket":
+                buckets[:] = [value] * len(buckets)
+    each.send(b"%d\n" % (delay if each.fault == "replies_the_delay" else value))
+    raise Ended
+
+
+buckets, lock = [0] * 32, threading.Lock()
+
+
+def serve_blast(each: Connection) -> None:
+    """The workload `blast`: a number of iterations and 1500 bytes for each, and the number of reads."""
+    count = int(each.until(b"\n", LONGEST_LINE))
+    if not 0 < count <= 1_000_000:
+        raise Ended
+    due, reads = 1500 * count, 1
+    if each.fault == "replies_at_once":
+        each.send(b"%d\n" % count)
+    due -= len(each.buffer)
+    while due > 0:
+        due -= len(each.client.recv(min(due, 1500)) or exit_thread())
+        reads += 1
+    if each.fault != "replies_at_once":
+        each.send(b"%d\n" % (1 if each.fault == "counts_connections" else reads))
+    raise Ended
+
+
+def exit_thread() -> bytes:
+    """End the connection: the client has ended too early."""
+    raise Ended
+
+
+def serve_top(each: Connection) -> None:
+    """The workload `top_processes`: the two processes that have used the most CPU time."""
+    request = b"Requesting top 2 processes"
+    while len(each.buffer) < len(request):
+        each.buffer += each.receive()
+        if not request.startswith(each.buffer[: len(request)]):
+            raise Ended
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            found.append((int(fields[11]) + int(fields[12]), int(process.name)))
+    top = sorted(found, reverse=each.fault != "names_the_idle")[:2]
+    if each.fault == "wrong_order":
+        top.reverse()
+    if each.fault == "names_nobody":
+        top[1] = (top[1][0], 99_999_999)
+    if each.fault == "says_seconds":
+        top = [(ticks // 100, process) for ticks, process in top]
+    lines = [f"Process {at}: PID={each[1]}, Name=x, CPU Time={each[0]}\n" for at, each in enumerate(top, 1)]
+    each.send("".join(lines).encode())
+    raise Ended
+
+
+OF_BUCKET = ("none_bucket", "loses_updates", "counts_requests", "shares_a_bucket", "replies_the_delay")
+"""The faults of servers of the workload `bucket`."""
+
+OF_BLAST = ("none_blast", "replies_at_once", "counts_connections")
+"""The faults of servers of the workload `blast`."""
+
+OF_TOP = ("none_top", "names_the_idle", "wrong_order", "names_nobody", "says_seconds")
+"""The faults of servers of the workload `top_processes`."""
+
+SERVERS = {
+    **dict.fromkeys(OF_HTTP, serve_http), **dict.fromkeys(OF_ECHO, serve_echo),
+    **dict.fromkeys(OF_BUCKET, serve_bucket), **dict.fromkeys(OF_BLAST, serve_blast),
+    **dict.fromkeys(OF_TOP, serve_top),
+}  # fmt: skip
+"""Faults whose server is of another workload than `bytes`."""
 
 
 def connection(client: socket.socket, fault: str, serve: Callable[[Connection], None]) -> None:
@@ -329,7 +501,7 @@ def main() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if fault == "dies_of_a_pause":
         signal.signal(signal.SIGCONT, lambda *_: os._exit(1))
-    serve = serve_http if fault in OF_HTTP else serve_echo if fault in OF_ECHO else serve_bytes
+    serve = SERVERS.get(fault, serve_bytes)
     listener = socket.create_server(("127.0.0.1", port), backlog=256)
     while True:
         client, _ = listener.accept()

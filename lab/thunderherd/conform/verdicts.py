@@ -101,5 +101,12 @@ def _run_until_failure(run: _Run, subject: Subject, conforming: Conforming) -> N
             until_failure=subject.is_started,
         )
         for line in lines:
-            run.cases.append(line)
+            died = server.death() if line.verdict == "failed" and subject.is_started else None
+            run.cases.append(_of_dead(line, died) if died else line)
             run.left.remove(line.number)
+
+
+def _of_dead(line: Conformed, died: str) -> Conformed:
+    """Return the line of a case in which the server died: how, and after which request."""
+    after = f"after the request {line.request}, " if line.request else ""
+    return line.model_copy(update={"actual": f"{after}{' '.join(died.split())}"})

@@ -7,6 +7,7 @@ parent-death signal that the engine sets (`--parent`) ends them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -73,6 +74,8 @@ READY_SECONDS = 60.0
 To begin and end the counting of every system call takes it seconds more, which vary."""
 SNAPSHOT_SECONDS = 15.0
 """Time limit for a snapshot: a few reads, on a machine that may be overloaded."""
+DEATH_SECONDS = 0.05
+"""The time for a server whose sockets have ended to be seen as ended."""
 STOP_SECONDS = 15.0
 """Time limit for a server to end, in addition to the drain that its settings allow."""
 OWN_SERVER_STOP_SECONDS = 10.0
@@ -330,6 +333,16 @@ class _Controlled(_Held):
         """Return the server's tally and CPU time since its start; raise `EngineError` if it has died."""
         self._running().write_line("snapshot")
         return self._next(Snapshot, "snapshot", SNAPSHOT_SECONDS)
+
+    def death(self) -> str | None:
+        """Return how it ended without a request, with the end of its output; None if it has not."""
+        if self._summary is not None:  # it was stopped
+            return None
+        with contextlib.suppress(EngineError):
+            for _ in range(2):
+                self.snapshot()
+                time.sleep(DEATH_SECONDS)  # its sockets are closed before it can be waited for
+        return self._summary.died if self._summary is not None else None
 
     def _stop(self) -> ServerSummary:
         process = self._running()

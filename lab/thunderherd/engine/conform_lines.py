@@ -62,4 +62,8 @@ class Conformed(EngineLine):
         None,
         description="The behaviour of the server, of a case that failed or warns; of other cases what is worth knowing.",
     )
+    request: str | None = Field(
+        None,
+        description="The first line of the request that the case sent last, or the beginning of it, in quotes; of a case that failed.",
+    )
     elapsed_ns: int = Field(description="Time that the case took.")

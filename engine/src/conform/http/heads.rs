@@ -2,7 +2,7 @@
 
 use crate::conform::case::Case;
 use crate::conform::connection::Connection;
-use crate::conform::http_reply::HttpReply;
+use crate::conform::http::reply::HttpReply;
 use crate::conform::protocol::Protocol;
 use crate::conform::subject::Subject;
 use crate::conform::verdict::{Fault, Verdict, bytes};
@@ -171,7 +171,7 @@ pub fn closes(subject: &mut Subject<'_>, request: &str) -> Result<Verdict, Fault
 }
 
 /// Whether a reply is one to a request that was understood.
-fn is_understood(reply: &HttpReply) -> bool {
+pub fn is_understood(reply: &HttpReply) -> bool {
     reply.is_success() || reply.status == 404
 }
 

@@ -22,6 +22,8 @@ pub struct HttpReply {
     pub until_end: bool,
     /// Whether it is of HTTP/1.0.
     is_1_0: bool,
+    /// What a field about its length may not be there for, or one of an interim reply before it. Clients read it all the same.
+    pub misframed: Option<String>,
 }
 
 impl HttpReply {
@@ -74,10 +76,16 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
         head.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect();
     if (100..200).contains(&status) && status != 101 {
         let rest = read(&bytes[length..], head_only, ended)?;
-        return Ok(rest.map(|reply| HttpReply { length: reply.length + length, ..reply }));
+        let interim = misframed(status, &fields);
+        return Ok(rest.map(|reply| HttpReply {
+            length: reply.length + length,
+            misframed: interim.or(reply.misframed.clone()),
+            ..reply
+        }));
     }
-    let mut reply =
-        HttpReply { status, fields, body: Vec::new(), length, until_end: false, is_1_0: head.version == Some(0) };
+    let misframed = misframed(status, &fields);
+    let is_1_0 = head.version == Some(0);
+    let mut reply = HttpReply { status, fields, body: Vec::new(), length, until_end: false, is_1_0, misframed };
     let lengths: Vec<&str> =
         reply.fields.iter().filter(|(name, _)| name == "content-length").map(|(_, value)| value.trim()).collect();
     if let Some(pair) = lengths.windows(2).find(|pair| pair[0] != pair[1]) {
@@ -108,6 +116,21 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
     }
     (reply.body, reply.length, reply.until_end) = (rest.to_vec(), bytes.len(), true);
     Ok(Some(reply))
+}
+
+/// Returns which fields about its length a reply may not have. "A sender MUST NOT send a Content-Length header field in any message
+/// that contains a Transfer-Encoding header field" (RFC 9112, section 6.2). "A server MUST NOT send a Transfer-Encoding header field
+/// in any response with a status code of 1xx (Informational) or 204 (No Content)" (section 6.1); nor "a Content-Length header field"
+/// (RFC 9110, section 8.6). A reply with 304 may have either.
+fn misframed(status: u16, fields: &[(String, String)]) -> Option<String> {
+    let has = |name: &str| fields.iter().any(|(own, _)| own == name);
+    let is_bare = status == 204 || (100..200).contains(&status);
+    match (has("content-length"), has("transfer-encoding")) {
+        (true, true) => Some("Content-Length and Transfer-Encoding in the same reply".to_owned()),
+        (true, false) if is_bare => Some(format!("Content-Length in a reply with status {status}")),
+        (false, true) if is_bare => Some(format!("Transfer-Encoding in a reply with status {status}")),
+        _ => None,
+    }
 }
 
 /// Whether a complete reply says that it is the last one of its connection.
@@ -198,6 +221,29 @@ mod tests {
             ("no reply", false),
         ] {
             assert_eq!(is_last(reply.as_bytes()), is_last_one, "{reply}");
+        }
+    }
+
+    #[test]
+    fn fields_that_a_reply_may_not_have_are_told() {
+        const LENGTH: &str = "Content-Length: 0\r\n";
+        const CODING: &str = "Transfer-Encoding: chunked\r\n";
+        const CONTINUED: &str = "HTTP/1.1 100 X\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200";
+        for (status, fields, is_wrong) in [
+            ("HTTP/1.1 200", LENGTH, false),
+            ("HTTP/1.1 200", CODING, false),
+            ("HTTP/1.1 200", &[LENGTH, CODING].concat(), true),
+            ("HTTP/1.1 204", "", false),
+            ("HTTP/1.1 204", LENGTH, true),
+            ("HTTP/1.1 204", CODING, true),
+            ("HTTP/1.1 304", LENGTH, false),
+            ("HTTP/1.1 304", CODING, false),
+            ("HTTP/1.1 100 X\r\n\r\nHTTP/1.1 200", LENGTH, false),
+            (CONTINUED, LENGTH, true),
+        ] {
+            let reply = format!("{status} X\r\n{fields}\r\n");
+            let found = read(reply.as_bytes(), true, true).unwrap().unwrap();
+            assert_eq!(found.misframed.is_some(), is_wrong, "{reply}");
         }
     }
 
