@@ -82,6 +82,7 @@ ALSO_BROKEN = [
     ("replies_the_delay", "bucket", {49}),
     ("replies_at_once", "blast", {50}),
     ("counts_connections", "blast", {50}),
+    ("counts_nonsense", "blast", {50}),
     ("names_the_idle", "top_processes", {51}),
     ("wrong_order", "top_processes", {51}),
     ("names_nobody", "top_processes", {51}),
@@ -188,6 +189,12 @@ def test_a_body_that_changes_is_legal(server: str) -> None:
     found = conformance(subject, numbers=[1, 2, 5, 25, 36, 40], patience=PATIENCE)
     assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
     assert 40 in [each.number for each in found.of("allowed")]
+
+
+def test_a_server_of_http_may_give_up_a_half_closed_connection() -> None:
+    subject = typed_server(broken("gives_up_half_closed"), "http", catalogue())
+    found = conformance(subject, numbers=[6], patience=PATIENCE)
+    assert [(each.number, each.verdict) for each in found.cases] == [(6, "warned")]
 
 
 def test_a_server_may_read_chunked_bodies() -> None:

@@ -178,6 +178,8 @@ def serve_http(each: Connection) -> None:
         except TooLong:
             each.client.sendall(b"HTTP/1.1 431 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             raise
+        if each.fault == "gives_up_half_closed" and each.has_ended():
+            raise Ended
         status, close, head_only = understood(head.lstrip(b"\r\n"), each.fault)
         if each.fault == "ignores_close" and b"\r\nConnection: close" in head:
             close = False
@@ -347,7 +349,7 @@ OF_CHUNKS = {
 
 OF_HTTP = (
     "none_http", "replies_once", *OF_CHUNKS, *OF_LENGTHS, *CHUNKED_REPLIES, "length_of_204", "body_of_304",
-    "wants_host_of_1_0",
+    "wants_host_of_1_0", "gives_up_half_closed",
     "grows", "takes_turns", "says_too_little", "says_two_lengths",
     "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
     "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",
@@ -409,7 +411,8 @@ def serve_blast(each: Connection) -> None:
         due -= len(each.client.recv(min(due, 1500)) or exit_thread())
         reads += 1
     if each.fault != "replies_at_once":
-        each.send(b"%d\n" % (1 if each.fault == "counts_connections" else reads))
+        wrong = {"counts_connections": 1, "counts_nonsense": 2**63}
+        each.send(b"%d\n" % wrong.get(each.fault, reads))
     raise Ended
 
 
@@ -445,7 +448,7 @@ def serve_top(each: Connection) -> None:
 OF_BUCKET = ("none_bucket", "loses_updates", "counts_requests", "shares_a_bucket", "replies_the_delay")
 """The faults of servers of the workload `bucket`."""
 
-OF_BLAST = ("none_blast", "replies_at_once", "counts_connections")
+OF_BLAST = ("none_blast", "replies_at_once", "counts_connections", "counts_nonsense")
 """The faults of servers of the workload `blast`."""
 
 OF_TOP = ("none_top", "names_the_idle", "wrong_order", "names_nobody", "says_seconds")

@@ -217,7 +217,8 @@ fn bodies(subject: &mut Subject<'_>, framed: Framed) -> Result<Verdict, Fault> {
 fn waiting_client(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let smuggled = with_path(subject, SMUGGLED);
     let verdict = body_of(subject, sized(&smuggled), Sent::Expected("100-continue"))?;
-    // "The Expect field value is case-insensitive" (RFC 9110, section 10.1.1).
+    // "The Expect field value is case-insensitive", and upon "a 100-continue expectation [...] an origin server MUST send either"
+    // a final reply or 100 (Continue) (RFC 9110, section 10.1.1).
     let other = body_of(subject, sized(&smuggled), Sent::Expected("100-Continue"));
     match other.map_err(|fault| fault.when("to Expect: 100-Continue"))? {
         Verdict::Allowed(actual) if verdict == Verdict::Passed => {
