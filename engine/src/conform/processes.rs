@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::count::foreign_tree::{self, ForeignTree};
+use crate::count::command_tree::{self, CommandTree};
 use crate::sys::process::Pid;
 
 /// Interval of looking again.
@@ -15,7 +15,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(500);
 
 /// The processes of a server on this machine.
-pub struct Processes(ForeignTree);
+pub struct Processes(CommandTree);
 
 /// What a server holds at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,8 +40,8 @@ struct Kept {
 impl Processes {
     /// Finds the processes that listen at an address, with their descendants. The error is the reason why there are none.
     pub fn at(address: SocketAddr) -> Result<Self, String> {
-        let found = foreign_tree::listening_at(address).map_err(|error| format!("{error:#}"))?;
-        Ok(Processes(ForeignTree::of_running(found)))
+        let found = command_tree::listening_at(address).map_err(|error| format!("{error:#}"))?;
+        Ok(Processes(CommandTree::of_running(found)))
     }
 
     /// Measures what they hold, once that has stopped changing.

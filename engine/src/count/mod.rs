@@ -1,9 +1,9 @@
 //! Counters: the tally that processes share, process trees, control groups, and the perf interface.
 
+pub mod command_tree;
 pub mod control_group;
 pub mod counter;
 pub mod event_name;
-pub mod foreign_tree;
 pub mod missing_event;
 pub mod multiplexing;
 pub mod own_memory;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::count::foreign_tree::end_descendants;
+use crate::count::command_tree::end_descendants;
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::server::pool::report;

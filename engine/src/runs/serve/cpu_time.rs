@@ -4,8 +4,8 @@
 
 use anyhow::{Context, Result};
 
+use crate::count::command_tree::CommandTree;
 use crate::count::counter::{Reading, Subject};
-use crate::count::foreign_tree::ForeignTree;
 use crate::count::process_tree::{Beginning, Tree};
 use crate::counters::{cgroup_cpu, process_clocks, task_clock};
 use crate::lines::cpu_source::CpuSource;
@@ -68,7 +68,7 @@ impl CpuTime {
             Ok(clock) => CpuTime { source: CpuSource::Cgroup, clock: Some(clock), reason: None },
             Err(no_group) => {
                 let reason = format!("{no_group:#}; {OF_TICKS}");
-                let tree = ForeignTree::of_child(child, reaped);
+                let tree = CommandTree::of_child(child, reaped);
                 Self::with(CpuSource::ProcessClocks, Some(Box::new(tree)), &reason)
             }
         }
@@ -78,7 +78,7 @@ impl CpuTime {
     pub fn of_running(processes: Result<Vec<Pid>>) -> Self {
         match processes {
             Ok(processes) => {
-                let clock: Box<dyn Reading> = Box::new(ForeignTree::of_running(processes));
+                let clock: Box<dyn Reading> = Box::new(CommandTree::of_running(processes));
                 CpuTime { source: CpuSource::ProcessClocks, clock: Some(clock), reason: None }
             }
             Err(reason) => Self::with(CpuSource::Unknown, None, &format!("{reason:#}")),

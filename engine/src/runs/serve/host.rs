@@ -17,8 +17,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::base::about::Entry;
 use crate::base::mistake::{failure, mistake_with_hint};
+use crate::count::command_tree::{addresses_of, descendants, end_descendants, listening_at};
 use crate::count::counter::{Counter, Counting, Readout, Subject};
-use crate::count::foreign_tree::{addresses_of, descendants, end_descendants, listening_at};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
 use crate::lines::{Line, Ready, SCHEMA, SettingValues, Snapshot, Summary};

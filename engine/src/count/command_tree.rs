@@ -21,21 +21,21 @@ use crate::sys::process::{self, Pid, Reaped};
 const KILL: Duration = Duration::from_secs(5);
 
 /// Some processes and all their descendants.
-pub struct ForeignTree {
+pub struct CommandTree {
     roots: Vec<Pid>,
     /// Sums of what ended children of this process used.
     reaped: Option<&'static Reaped>,
 }
 
-impl ForeignTree {
+impl CommandTree {
     /// Returns the tree of a child of this process.
     pub fn of_child(child: Pid, reaped: &'static Reaped) -> Self {
-        ForeignTree { roots: vec![child], reaped: Some(reaped) }
+        CommandTree { roots: vec![child], reaped: Some(reaped) }
     }
 
     /// Returns the tree of processes that were running before.
     pub fn of_running(roots: Vec<Pid>) -> Self {
-        ForeignTree { roots, reaped: None }
+        CommandTree { roots, reaped: None }
     }
 
     /// Lists its processes, living or not yet reaped, each once.
@@ -64,7 +64,7 @@ impl ForeignTree {
     }
 }
 
-impl Reading for ForeignTree {
+impl Reading for CommandTree {
     fn read(&mut self) -> Result<Vec<Figure>> {
         Ok(vec![Figure::whole(self.cpu_nanoseconds()?)])
     }
@@ -93,7 +93,7 @@ pub fn end_descendants(group: Pid) -> Result<usize> {
 /// Lists all descendants of this process, living or not yet reaped.
 pub fn descendants() -> Vec<Pid> {
     let own = Pid::this();
-    ForeignTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
+    CommandTree::of_running(vec![own]).processes().into_iter().filter(|&process| process != own).collect()
 }
 
 /// Lists the processes that listen at an address. Fails with the reason if they cannot be found.
@@ -175,7 +175,7 @@ mod tests {
         let script = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; read line";
         let mut shell = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().expect("a shell exists");
         let root = Pid::from_raw(shell.id() as i32);
-        let tree = ForeignTree::of_running(vec![root]);
+        let tree = CommandTree::of_running(vec![root]);
         let busy = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let alone = tree.processes() == [root];
