@@ -397,7 +397,13 @@ def _points(straightness: StraightnessTable | None, study: Study) -> dict[str, f
 def left_out_here(names: set[str], study: Study) -> list[str]:
     """Return, in words, which of the contenders this machine cannot run."""
     reasons = {name: why for sweep in study.sweeps for name, why in sweep.absent.items()}
-    return [f"{name} was left out: {reasons[name]}" for name in sorted(names & set(reasons))]
+    alike: dict[str, list[str]] = {}
+    for name in sorted(names & set(reasons)):
+        alike.setdefault(reasons[name], []).append(name)
+    return [
+        f"{' and '.join(found)} {'was' if len(found) == 1 else 'were'} left out: {why}"
+        for why, found in alike.items()
+    ]
 
 
 def outside_this_size(names: set[str], study: Study) -> list[str]:
