@@ -15,8 +15,8 @@ from made.interrupted import left_of
 
 from thunderherd.engine.client import EngineError, OwnServer, catalogue
 
-LISTENS = """
-import os, signal, socket, sys, time
+IMPORTS = "import os, signal, socket, sys, time\n"
+LISTENS = f"""{IMPORTS}
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind((os.environ["HOST"], int(os.environ["PORT"])))
@@ -138,7 +138,11 @@ def test_a_server_that_dies_is_an_error_of_the_next_snapshot(mark: str) -> None:
 
 def test_a_server_that_ignores_sigterm_is_killed_and_said_to(mark: str) -> None:
     with python(
-        mark + LISTENS + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: signal.pause()\n"
+        mark
+        + IMPORTS
+        + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        + LISTENS
+        + "while True: signal.pause()\n"
     ) as server:
         life = server.stop()
     assert life is not None and life.died is not None and "SIGTERM" in life.died
@@ -156,7 +160,8 @@ def test_a_slow_end_within_its_time_leaves_nothing(mark: str) -> None:
 
 
 def test_a_failing_end_is_said(mark: str) -> None:
-    code = LISTENS + "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nsignal.pause()\n"
+    # It is ready as soon as it listens, so it must know by then how it ends.
+    code = IMPORTS + "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n" + LISTENS + "signal.pause()\n"
     with python(mark + code) as server:
         life = server.stop()
     assert life is not None and life.died is not None and "status 3" in life.died
