@@ -306,6 +306,16 @@ def test_the_line_of_a_failed_case_replays_it(capsys: pytest.CaptureFixture[str]
     assert [case.find("failure") is not None for case in suite.iter("testcase")] == [True, False]
 
 
+def test_a_server_that_does_not_start_is_an_error_for_ci(tmp_path: Path) -> None:
+    """CI reads why, instead of finding no file."""
+    words = ["conform", shlex.join([sys.executable, "-c", "raise SystemExit(3)"]), "--workload", "bytes"]
+    assert main.run_command([*words, "--junit", str(tmp_path / "junit.xml")]) == 1
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("1", "1", "0")
+    (error,) = suite.iter("error")
+    assert "status 3" in (error.get("message") or "")
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

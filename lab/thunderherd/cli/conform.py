@@ -78,22 +78,28 @@ def conform(
 ) -> int:
     """Check a server against the numbered cases of its workload.
 
-    The exit status is 1 if a case failed, 2 for wrong usage. A command gets its port by {port} or PORT.
+    The exit status is 1 if a case failed or the server does not start, 2 for wrong usage. A command gets its
+    port by {port} or PORT.
     """
     numbers = [number for text in cases or () for number in _numbers(text)]
     check_output("conform", "--junit", junit)
 
     from thunderherd.conform.formats import as_json as for_programs
-    from thunderherd.conform.formats import as_junit
+    from thunderherd.conform.formats import as_junit, as_junit_error
     from thunderherd.conform.server import typed_server
     from thunderherd.conform.verdicts import conformance
-    from thunderherd.engine.client import catalogue
+    from thunderherd.engine.client import EngineError, catalogue
     from thunderherd.show.terminal.conformance import print_conformance
     from thunderherd.text.layout import make_console
 
     longest = _seconds(timeout)
     chosen = typed_server(server, workload, catalogue(), path=path)
-    found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
+    try:
+        found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
+    except EngineError as error:
+        if junit is not None:
+            write_output("conform", junit, as_junit_error(chosen, str(error)), quiet=True)
+        raise
     if as_json:
         print(json.dumps(for_programs(found), indent=2))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -209,8 +210,8 @@ def _commands(study: Mapping[str, Any]) -> list[str]:
     ]
     own = [each for each in tables if isinstance(each, dict)]
     loads = [each["load"] for each in (study, *own) if "load" in each]
-    named = [each[key] for each in (*own, *loads) for key in ("build", "command") if key in each]
-    return [*dict.fromkeys(" ".join(words) for words in named)]
+    named = [each[key] for each in (*own, *loads) for key in ("build", "version", "command") if key in each]
+    return [*dict.fromkeys(shlex.join(words) for words in named)]
 
 
 def _console() -> Console:

@@ -160,7 +160,7 @@ def claims(
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="With --decide, the time for all trials, such as 2h (default: that of the size).",
+            help="With --decide, the time for all trials, such as 2h (default: that of the size, else none).",
         ),
     ] = None,
     overrides: Overrides = None,
@@ -178,7 +178,7 @@ def claims(
     if decide:
         if directory is not None:
             raise UserError(
-                f"--decide starts a run of its own, and {directory} holds one",
+                f"--decide starts a run of its own; {directory} is for a run that has ended",
                 code="claims.decide_with_directory",
                 hint="leave the directory out, or name the new one with --out",
                 where="claims",
@@ -199,7 +199,7 @@ def claims(
         raise UserError(
             "no run to judge",
             code="claims.no_directory",
-            hint=f"name the directory of a run, or type `{PROGRAM} claims {study} --decide`",
+            hint="name the directory of a run; with --decide, the command runs the study's size claims",
             where="claims",
         )
     summary = summary_of(directory)

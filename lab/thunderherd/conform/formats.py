@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
+from thunderherd.conform.server import Subject
 from thunderherd.conform.verdicts import Conformance
 
-__all__ = ["as_json", "as_junit"]
+__all__ = ["as_json", "as_junit", "as_junit_error"]
 
 SCHEMA = 1
 """The version of the JSON of a conformance."""
@@ -58,5 +59,22 @@ def as_junit(found: Conformance) -> bytes:
             ElementTree.SubElement(case, "skipped", message=each.actual or "")
         elif each.verdict == "warned":
             ElementTree.SubElement(case, "system-out").text = f"warning: {text}"
+    ElementTree.indent(suite)
+    return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def as_junit_error(server: Subject, reason: str) -> bytes:
+    """Return JUnit XML of a server that does not start: one test, which ends in an error."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"thunderherd conform {server.typed}",
+        tests="1",
+        failures="0",
+        errors="1",
+        skipped="0",
+        time="0",
+    )
+    case = ElementTree.SubElement(suite, "testcase", classname=f"conform.{server.workload}", name="start")
+    ElementTree.SubElement(case, "error", message=reason.partition("\n")[0]).text = reason
     ElementTree.indent(suite)
     return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from thunderherd.judge.summary.summarise import TIME_WAS_UP
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.tables import claim_counts, run_line
 from thunderherd.show.tables.claims import claims_legend, questions_legend
@@ -45,6 +46,9 @@ def print_claims(summary: Summary, console: Console) -> None:
         console.print()
     counts = f"{claim_counts(summary.claims)}; " if summary.claims else ""
     prose(console, f"{counts}{run_line(summary)}", style="")
+    for note in summary.study.notes:
+        if note.startswith(TIME_WAS_UP.partition("{")[0]):
+            prose(console, note, style="")
     if summary.claims:
         prose(console, claims_legend())
     if summary.questions:
