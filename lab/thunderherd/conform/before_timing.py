@@ -13,7 +13,7 @@ from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.process import EngineError
-from thunderherd.errors import UserError
+from thunderherd.errors import Problem, UserError
 from thunderherd.study.file.placeholders import DIR, filled
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.own_programs import PATH
@@ -41,12 +41,15 @@ def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[Con
     return [each for each in cases if each.needed_by is not None and does[each.needed_by]]
 
 
-def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[int]]:
+def check_servers(
+    study: Study, say: Callable[[str], None], unfit: dict[str, Problem] | None = None
+) -> dict[str, list[int]]:
     """Run the needed cases against each server that is not ours; return their numbers, by contender.
 
     A load generator that is not ours speaks its own protocol, so its server is not checked. Raise `UserError`
     for the first server that does not start, or case that fails. If the engine has no room for a server now,
-    it is left to the trials.
+    it is left to the trials. If a server does not start, and its study says how to install it, `unfit`
+    receives the problem instead, by the contender's name.
     """
     passed: dict[str, list[int]] = {}
     for subject, contenders in _servers(study).items():
@@ -57,6 +60,11 @@ def check_servers(study: Study, say: Callable[[str], None]) -> dict[str, list[in
         try:
             found = _conformance(subject, tuple(sorted(needed)))
         except EngineError as error:
+            install = subject.server.install if subject.server is not None else None
+            if error.hint and install is not None and unfit is not None:
+                problem = Problem(error.message, error.code, install)
+                unfit.update({each.name: problem for each in contenders})
+                continue
             if error.hint:
                 hint = f"{error.hint}; {NO_CONFORM} leaves it to the trials"
                 raise UserError(error.message, code=error.code, hint=hint, where=name) from None

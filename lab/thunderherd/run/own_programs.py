@@ -11,17 +11,18 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from thunderherd.engine.process import ending_in_words, one_line
-from thunderherd.errors import UserError
-from thunderherd.study.loading import Study
+from thunderherd.errors import Problem, UserError
+from thunderherd.records.directory import RunInfo
+from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import OwnProgram
 from thunderherd.trial.folder import template_of
 
-__all__ = ["prepared"]
+__all__ = ["as_begun", "prepared", "without_unfit"]
 
 BUILD_SECONDS = 600.0
 VERSION_SECONDS = 10.0
@@ -31,40 +32,80 @@ LARGEST_HASHED = 1 << 26
 """The most bytes of a file of a command that is hashed."""
 
 
-def prepared(study: Study) -> dict[str, Any]:
+def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str, Any]:
     """Build each server and load generator that a command starts; return what a run records, by contender.
 
     These are its command, the SHA-256 of its program and of the other files that its command names, and its
     version. If its version cannot be had, `warnings` says why. A load generator has the contender's name and
-    " load". Raise `UserError` if one cannot be built or found.
+    " load". Raise `UserError` if one cannot be built or found. If its study says how to install it, `unfit`
+    receives the problem instead, by the contender's name.
     """
     found: dict[str, Any] = {}
-    built: set[tuple[Path | None, tuple[str, ...]]] = set()
-    for name, server in _programs(study):
-        if name in found:
-            continue
-        if server.url is not None:
-            found[name] = {"url": server.url}
-            continue
-        if server.build and (server.directory, server.build) not in built:
-            built.add((server.directory, server.build))
-            _build(name, server)
-        found[name] = {
-            "command": shlex.join(server.command),
-            "sha256": _hash(name, server.command[0]),
-            "files": _files(server),
-            **_version(name, server),
-        }
+    failed: dict[str, Problem] = {}
+    built: dict[tuple[Path | None, tuple[str, ...]], UserError | None] = {}
+    for contender, name, server in _programs(study):
+        if name not in found and name not in failed:
+            try:
+                found[name] = _prepared(name, server, built)
+            except UserError as error:
+                if unfit is None or server.install is None:
+                    raise
+                failed[name] = Problem(error.problems[0].message, error.problems[0].code, server.install)
+        if unfit is not None and name in failed:
+            unfit.setdefault(contender.name, failed[name])
     return found
 
 
-def _programs(study: Study) -> Iterator[tuple[str, OwnProgram]]:
-    """Yield each server and load generator that is not ours, with its name."""
+def _prepared(
+    name: str, server: OwnProgram, built: dict[tuple[Path | None, tuple[str, ...]], UserError | None]
+) -> dict[str, Any]:
+    """Build a program unless `built` has the outcome, and return what a run records of it."""
+    if server.url is not None:
+        return {"url": server.url}
+    if server.build:
+        key = (server.directory, server.build)
+        if key not in built:
+            try:
+                _build(name, server)
+                built[key] = None
+            except UserError as error:
+                built[key] = error
+        if (failed := built[key]) is not None:
+            raise failed
+    return {
+        "command": shlex.join(server.command),
+        "sha256": _hash(name, server.command[0]),
+        "files": _files(server),
+        **_version(name, server),
+    }
+
+
+def without_unfit(study: Study, unfit: Mapping[str, Problem]) -> Study:
+    """Return the study without contenders that cannot run; raise `UserError` if no other is left."""
+    if unfit and all(each.name in unfit for each in study.contenders):
+        raise UserError(*dict.fromkeys(each.at(name) for name, each in _by_base(study, unfit).items()))
+    return study.without({name: str(each) for name, each in unfit.items()})
+
+
+def _by_base(study: Study, unfit: Mapping[str, Problem]) -> dict[str, Problem]:
+    return {each.base: unfit[each.name] for each in study.contenders}
+
+
+def as_begun(study: Study, info: RunInfo) -> Study:
+    """Return the study without the contenders that were left out when its run began."""
+    if study.digest != info.digest:
+        return study
+    names, absent = {each.name for each in study.contenders}, info.study.get("absent", {})
+    return study.without({name: why for name, why in absent.items() if name in names})
+
+
+def _programs(study: Study) -> Iterator[tuple[Contender, str, OwnProgram]]:
+    """Yield each server and load generator that is not ours, with its contender and its name."""
     for contender in study.contenders:
         if contender.own_server is not None:
-            yield contender.base, contender.own_server
+            yield contender, contender.base, contender.own_server
         if contender.load.generator is not None:
-            yield f"{contender.base} load", contender.load.generator
+            yield contender, f"{contender.base} load", contender.load.generator
 
 
 DONE = ".built"
@@ -79,9 +120,10 @@ def _build(name: str, server: OwnProgram) -> None:
     status, output = _run(name, "build", server.build, server, BUILD_SECONDS)
     if status != 0:
         raise UserError(
-            f"{name}: its build failed: {ending_in_words(status)}{': ' if output else ''}{_end(output)}",
+            f"the build failed: {ending_in_words(status)}{': ' if output else ''}{_end(output)}",
             code="run.build_failed",
             hint=f"type {shlex.join(server.build)} in {server.directory}",
+            where=name,
         )
     if server.built is not None and server.built.is_dir():
         (server.built / DONE).touch()
@@ -135,14 +177,15 @@ def _run(name: str, what: str, command: Sequence[str], server: OwnProgram, secon
 
 
 def _failed(name: str, what: str, why: str, command: Sequence[str]) -> UserError:
-    return UserError(f"{name}: its {what} {why}", code=f"run.{what}_failed", hint=shlex.join(command))
+    hint = shlex.join(command)
+    return UserError(f"the {what} {why}", code=f"run.{what}_failed", hint=hint, where=name)
 
 
 def _hash(name: str, program: str) -> str:
     path = shutil.which(program)
     if path is None:
         raise UserError(
-            f"{name}: no program {program}", code="run.no_program", hint="build it, or give its path"
+            f"no program {program}", code="run.no_program", hint="build it, or give its path", where=name
         )
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 

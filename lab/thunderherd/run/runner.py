@@ -18,7 +18,7 @@ from typing import Any
 
 from thunderherd.conform.before_timing import check_servers
 from thunderherd.engine.client import EngineError, catalogue, find_engine
-from thunderherd.errors import Refusal, UserError
+from thunderherd.errors import Problem, Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
 from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, blocks_of
 from thunderherd.judge.summary.noted_cells import write_noted_cells
@@ -42,7 +42,7 @@ from thunderherd.run import live_view, progress, recordings
 from thunderherd.run.counted import count_run, counted, counted_so_far
 from thunderherd.run.counting_cost import cost_run, cost_so_far
 from thunderherd.run.extra_trials import ExtraTrials
-from thunderherd.run.own_programs import prepared
+from thunderherd.run.own_programs import as_begun, prepared, without_unfit
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
@@ -102,9 +102,10 @@ def run_study(
     with (
         show or live_view.choose(study) as shown,
         sites_of(study, engine) as sites,
-        _open(study, path, seed, resume, command, conform, engine, sites, shown) as run,
     ):
-        return RunState(study, run, command, go_on, engine, sites, shown).run()
+        study, opened = _open(study, path, seed, resume, command, conform, engine, sites, shown)
+        with opened as run:
+            return RunState(study, run, command, go_on, engine, sites, shown).run()
 
 
 def _open(
@@ -117,26 +118,38 @@ def _open(
     engine: Path,
     sites: Mapping[str, Site],
     show: progress.Progress,
-) -> RunDirectory:
-    """Return the directory of a new run, or of the run to resume."""
+) -> tuple[Study, RunDirectory]:
+    """Return the study that can run, and the directory of a new run, or of the run to resume.
+
+    A new run leaves out the contenders whose programs cannot be built or started; a resumed run, the same.
+    """
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
-    if servers := prepared(study):
-        here["servers"] = servers
     if resume and is_begun(path):
         run = RunDirectory.resume(path)
         try:
+            study = as_begun(study, run.info)
+            here["servers"] = prepared(study)
             check_same(run.info, study, seed, here)
             run.note_resumption(now)
         except BaseException:
             run.close()
             raise
         show.say(f"{study.name}: resuming in {path}, seed {run.info.seed}, {len(run.trials)} trials on disk")
-        return run
+        return study, run
     if resume:
         show.say(f"{path}: {NOTHING_TO_RESUME}")
+    unfit: dict[str, Problem] = {}
+    servers = prepared(study, unfit)
+    study = without_unfit(study, unfit)
     if any(each.own_server for each in study.contenders):
-        here[PASSED_CASES] = check_servers(study, show.say) if conform else None
+        unfit = {}
+        passed = check_servers(study, show.say, unfit) if conform else None
+        study = without_unfit(study, unfit)
+        here[PASSED_CASES] = passed
+    bases = {each.base for each in study.contenders}
+    if servers := {name: each for name, each in servers.items() if name.removesuffix(" load") in bases}:
+        here["servers"] = servers
     info = RunInfo(
         study=study.model_dump(mode="json"),
         digest=study.digest,
@@ -161,7 +174,7 @@ def _open(
         what += f" ({points} of them points of {count(len(study.sweeps), 'sweep')})"
     length = count(first, "repetition") if study.repetitions else f"first look after {first} blocks"
     show.say(f"{study.name} ({study.size}): {what}, {length}, seed {info.seed}, into {path}")
-    return run
+    return study, run
 
 
 class RunState:

@@ -107,7 +107,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     from thunderherd.engine.client import find_engine
     from thunderherd.machine import description
     from thunderherd.records.directory import OtherVersionError, load
-    from thunderherd.run.own_programs import prepared
+    from thunderherd.run.own_programs import as_begun, prepared
     from thunderherd.run.runner import check_same
 
     try:
@@ -116,5 +116,6 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
         return None
     if results.summary is None or not results.summary.study.complete:
         return None
+    study = as_begun(study, results.run)
     check_same(results.run, study, seed, {**description.describe(find_engine()), "servers": prepared(study)})
     return results.summary

@@ -218,13 +218,17 @@ def own_server_of(each: Configuration, catalogue: Catalogue, folder: Path) -> Ow
     if table.url is not None and (parts := server_url(table.url)):
         return OwnProgram(url=table.url, address=address_of(parts, catalogue))
     if table.command:
-        return _of_command(table, each.workload, folder).model_copy(update={"ready_line": table.ready_line})
+        own = {"ready_line": table.ready_line, "install": table.install or each.load.install}
+        return _of_command(table, each.workload, folder).model_copy(update=own)
     return None
 
 
 def load_generator_of(each: Configuration, folder: Path) -> OwnProgram | None:
     """Return a contender's load generator that is not ours; None if our clients are its load."""
-    return _of_command(each.load, each.workload, folder) if each.load.command else None
+    if not each.load.command:
+        return None
+    install = each.load.install or each.table.install
+    return _of_command(each.load, each.workload, folder).model_copy(update={"install": install})
 
 
 def _of_command(table: ContenderTable | LoadTable, workload: str, folder: Path) -> OwnProgram:

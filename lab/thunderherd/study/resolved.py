@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -88,7 +88,7 @@ class OwnProgram(_Resolved):
     """A server or load generator that is not ours: its command, or the address at which it is running.
 
     `url` is as typed. `directory` is that of the command. `build` and `version` are commands, too; `built` is
-    the folder for what is built.
+    the folder for what is built. A contender with `install`, how to get the program, may be left out.
     """
 
     command: tuple[str, ...] = ()
@@ -100,6 +100,7 @@ class OwnProgram(_Resolved):
     version: tuple[str, ...] = ()
     url: str | None = None
     address: str | None = None
+    install: str | None = Field(default=None, exclude=True)
 
 
 class LoadPlan(_Resolved):
@@ -381,6 +382,13 @@ LEFT_OUT = "left out: "
 """The beginning of a note on contenders that this machine cannot run."""
 
 
+def notes_of_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each reason, with the contenders that are left out for it."""
+    for reason in dict.fromkeys(reasons.values()):
+        names = ", ".join(name for name, why in reasons.items() if why == reason)
+        yield f"{LEFT_OUT}{names}: {reason}"
+
+
 class Look(_Resolved):
     """A planned look after a number of blocks, with its share of alpha."""
 
@@ -483,6 +491,42 @@ class Study(_Resolved):
                 "counting": CountingTable(),
                 "counting_cost": CostTable(trials=0),
                 "profiling": ProfilingTable(),
+            }
+        )
+
+    def without(self, reasons: Mapping[str, str]) -> Study:
+        """Return the study without contenders that this machine cannot run, by name with the reasons.
+
+        It is as if their programs had been missing, but has the same digest.
+        """
+        if not reasons:
+            return self
+        kept = tuple(each for each in self.contenders if each.name not in reasons)
+        names = {each.name for each in kept}
+        sweeps = []
+        for sweep in self.sweeps:
+            bases = {each.base for each in kept if each.sweep == sweep.name}
+            own = {each.name for each in self.contenders if each.sweep == sweep.name}
+            lost = {name: why for name, why in reasons.items() if name in own}
+            bases_left = tuple(base for base in sweep.contenders if base in bases)
+            changes = {"contenders": bases_left, "absent": {**sweep.absent, **lost}}
+            sweeps.append(sweep.model_copy(update=changes))
+        extra = {
+            key: table.model_copy(update={"contenders": [each for each in table.contenders if each in names]})
+            for key, table in (
+                ("counting", self.counting),
+                ("counting_cost", self.counting_cost),
+                ("profiling", self.profiling),
+            )
+        }
+        return self.model_copy(
+            update={
+                "contenders": kept,
+                "sweeps": tuple(sweeps),
+                "absent": {**self.absent, **reasons},
+                "comparisons": tuple(each for each in self.comparisons if {each.a, each.b} <= names),
+                "notes": (*self.notes, *notes_of_left_out(reasons)),
+                **extra,
             }
         )
 

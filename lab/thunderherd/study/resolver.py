@@ -49,13 +49,13 @@ from thunderherd.study.own_programs import (
 )
 from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study.resolved import (
-    LEFT_OUT,
     Contender,
     LoadPlan,
     Measure,
     Settings,
     Study,
     Sweep,
+    notes_of_left_out,
 )
 from thunderherd.study.scale import (
     OF_LOAD,
@@ -564,9 +564,7 @@ class Resolver:
         running = [made.own_server is not None and made.own_server.url is not None for made in contenders]
         yield from notes_of(lab, self.form.lab.placement, places_servers=not all(running) or not running)
         yield from notes_of_commands(chosen, self.catalogue, self.problems)
-        for reason in dict.fromkeys(missing.values()):
-            names = ", ".join(name for name, why in missing.items() if why == reason)
-            yield f"{LEFT_OUT}{names}: {reason}"
+        yield from notes_of_left_out(missing)
         by_reason: dict[str, list[str]] = {}
         for each in self.catalogue.counters:
             if each.name in self.form.measure.counters and not each.available:
