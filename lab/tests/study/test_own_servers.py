@@ -169,3 +169,19 @@ def test_a_change_of_any_source_is_built_and_results_of_runs_are_no_source(tmp_p
     (run / "run.json").write_text("{}")
     (run / "trials.jsonl").write_text("")
     assert _build_folder(["make"], tmp_path) == changed
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ('command = "./server {port}"\nready_line = "up"', '["./server", "{port}"]'),
+        ('comand = ["./server", "{port}"]\nready_line = "up"', "command"),
+        ('design = ["epoll"]', ""),
+    ],
+)
+def test_a_wrong_key_of_the_server_is_the_only_mistake(
+    line: str, hint: str, tmp_path: Path, use_engine: Path
+) -> None:
+    given = f'command = ["{sys.executable}", "server.py", "{{port}}"]'
+    (problem,) = refused(loaded, tmp_path, OWN.replace(given, line))
+    assert problem.where == f"{tmp_path / 'own.toml'}:{COMMAND}" and hint in problem.hint

@@ -102,7 +102,7 @@ def check_own_server(each: Configuration, catalogue: Catalogue, problems: Proble
             hint=f"leave {named[0]} or {named[-1]} out",
         )
         return
-    if table.command is None:
+    if table.command is None and not problems.has_settled(each.base.place, "command"):
         for key in OF_COMMANDS:
             if getattr(table, key):
                 message = f"contender {show(table.name)} has {key} without a command"
@@ -132,7 +132,9 @@ def check_load_generator(each: Configuration, problems: Problems) -> None:
     """Check the keys of a load generator that is not ours."""
     table, kind = each.load, KINDS.get(each.lab.kind)
     if table.command is None:
-        for key in ("parser", *OF_LOAD_GENERATORS):
+        tables = ((*each.base.place, "load"), ("load",))
+        is_known = any(problems.has_settled(place, "command") for place in tables)
+        for key in () if is_known else ("parser", *OF_LOAD_GENERATORS):
             if getattr(table, key):
                 message = f"the load has {key} without a command"
                 problems.add(

@@ -6,6 +6,7 @@ Tables are validated by strict models, and `toml.lines` finds the lines of keys.
 import difflib
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -129,6 +130,11 @@ class Problems:
         found = problem if isinstance(problem, Problem) else Problem(problem, code, hint)
         if found not in self._found:
             self._found.append(found)
+
+    def has_settled(self, table: KeyPath, *names: str) -> bool:
+        """Return whether one of these keys of a table is wrong by itself, or misspelt."""
+        keys = [str(key[len(table)]) for key in self.settled if key[:-1] == table]
+        return any(difflib.get_close_matches(key, names, n=1) for key in keys)
 
     def where(self, key: KeyPath) -> str:
         """Return where the value of a key was written: an override, a size, or its own line."""
@@ -354,7 +360,23 @@ def _problem(
         return Problem(message, f"{area}.value_not_allowed", hint)
     says = _IN_WORDS[kind].format(**context) if kind in _IN_WORDS else detail["msg"]
     message = f"{name} = {show(detail['input'])}: it {says}"
+    if kind == "list_type" and (hint := _as_list(model, key, detail["input"])):
+        return Problem(message, f"{area}.invalid_value", hint)
     return Problem(message, f"{area}.{kind if kind in OF_UNITS else 'invalid_value'}", _help(model, key))
+
+
+def _as_list(model: type[BaseModel], key: KeyPath, text: Any) -> str:
+    """Return a hint for a text that was given for a list of words; nothing if it is none."""
+    field = field_at(model, key)
+    if not isinstance(text, str) or "," in text or field is None:
+        return ""
+    if list[str] not in (field.annotation, *get_args(field.annotation)):
+        return ""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return ""
+    return f"write {show(words)}" if words else ""
 
 
 def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) -> KeyPath:

@@ -112,7 +112,11 @@ def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems)
         taken.setdefault((scope, table.name), here)
         if table.control_of:
             _check_control(table, here, main, real, problems)
-        elif table.design is None and table.command is None and table.url is None:
+        elif (
+            {table.design, table.url} == {None}
+            and table.command is None
+            and not (problems.has_settled(here, "design", "command", "url", "control_of"))
+        ):
             problems.add(
                 here,
                 f"contender {show(table.name)} has no design",
