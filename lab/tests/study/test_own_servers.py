@@ -185,3 +185,32 @@ def test_a_wrong_key_of_the_server_is_the_only_mistake(
     given = f'command = ["{sys.executable}", "server.py", "{{port}}"]'
     (problem,) = refused(loaded, tmp_path, OWN.replace(given, line))
     assert problem.where == f"{tmp_path / 'own.toml'}:{COMMAND}" and hint in problem.hint
+
+
+DIR = f"""
+name = "own"
+[[contenders]]
+name = "ours"
+design = "epoll"
+[[contenders]]
+name = "own"
+command = ["{sys.executable}", "{{dir}}/mine.conf", "{{dir}}/./made", "{{dir}}/{{port}}", "{{port}}"]
+environment = {{ PAGE = "{{dir}}/page.txt" }}
+"""
+
+
+@pytest.mark.parametrize(("missing", "line"), [("mine.conf", 8), ("page.txt", 9)])
+def test_a_template_that_is_missing_is_refused_at_its_key(
+    missing: str, line: int, tmp_path: Path, use_engine: Path
+) -> None:
+    for name in ("mine.conf", "page.txt"):
+        (tmp_path / name).write_text("")
+    assert loaded(tmp_path, DIR).contender("own").own_server
+    (tmp_path / missing).unlink()
+    (problem,) = refused(loaded, tmp_path, DIR)
+    assert (problem.code, problem.where) == ("study.no_template", f"{tmp_path / 'own.toml'}:{line}")
+    assert missing in problem.message and str(tmp_path) in problem.message
+
+
+def test_a_build_may_make_a_template(tmp_path: Path, use_engine: Path) -> None:
+    assert loaded(tmp_path, f'{DIR}build = ["{sys.executable}"]\n').contender("own").own_server

@@ -17,7 +17,7 @@ from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.checks.load_commands import CHECK, COUNT
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.file.placeholders import BUILD, PORT, WORKLOAD, filled
+from thunderherd.study.file.placeholders import BUILD, DIR, PORT, WORKLOAD, filled, template_name
 from thunderherd.study.file.tables import ContenderTable, LoadTable
 from thunderherd.study.file.urls import ServerUrl, server_url, without_user
 from thunderherd.study.resolved import OwnProgram
@@ -90,7 +90,7 @@ def command_words(typed: str, area: str, where: str) -> tuple[str, ...]:
         raise UserError(message, code=f"{area}.invalid_command", hint=hint, where=where) from None
 
 
-def check_own_server(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+def check_own_server(each: Configuration, catalogue: Catalogue, folder: Path, problems: Problems) -> None:
     """Check the keys of a contender whose server is not ours, and that nothing else names its server."""
     table = each.table
     named = [key for key in ("design", *KEYS) if getattr(table, key) is not None]
@@ -126,6 +126,8 @@ def check_own_server(each: Configuration, catalogue: Catalogue, problems: Proble
         )
     for key, problem in _problems_of(each, catalogue):
         problems.add(each.where(key), problem)
+    for place, problem in _missing_templates(each, folder):
+        problems.add(each.where(*place), problem)
 
 
 def check_load_generator(each: Configuration, problems: Problems) -> None:
@@ -181,6 +183,22 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
         )
     if problem := url_problem(url, each.workload, catalogue, "study"):
         yield "url", problem
+
+
+def _missing_templates(each: Configuration, folder: Path) -> Iterator[tuple[KeyPath, Problem]]:
+    """Yield each file that a word `{dir}/NAME` copies and that the directory lacks. A build may make it."""
+    table = each.table
+    directory = folder / table.directory if table.directory else folder
+    if table.build or not table.command or not directory.is_dir():
+        return
+    words: list[tuple[tuple[str, ...], str]] = [(("command",), word) for word in table.command]
+    words += [(("environment", name), value) for name, value in table.environment.items()]
+    for place, word in words:
+        name = template_name(filled(word, {WORKLOAD: each.workload}))
+        if name is not None and not (directory / name).is_file():
+            message = f"no file {name} in {directory}, which {DIR}/{name} copies"
+            hint = f"create it; write {DIR}/./{name} for a file that the server makes"
+            yield place, Problem(message, "study.no_template", hint)
 
 
 def url_problem(url: str, workload: str | None, catalogue: Catalogue, area: str) -> Problem | None:

@@ -329,7 +329,7 @@ class Resolver:
         found = configurations(form, self.catalogue)
         check_names(form, found, self.catalogue, problems)
         for each in found:
-            check_own_server(each, self.catalogue, problems)
+            check_own_server(each, self.catalogue, self._folder, problems)
             check_load_generator(each, problems)
             check_taken(each, self.catalogue, problems)
             check_placeholders(each, self.catalogue, problems)

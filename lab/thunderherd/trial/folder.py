@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled
+from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled, template_name
 from thunderherd.study.resolved import OwnProgram
 
 __all__ = ["Filled", "filled_in", "template_of"]
@@ -80,9 +80,9 @@ def _fill_folder(
 
 def template_of(word: str, directory: Path | None) -> Path | None:
     """Return the file that a word `...{dir}/NAME` is a copy of; None if there is none."""
-    name = word.rpartition(f"{DIR}/")[2] if f"{DIR}/" in word else ""
-    path = (directory or Path()) / name
-    return path if name and "/" not in name and path.is_file() else None
+    name = template_name(word)
+    path = (directory or Path()) / (name or "")
+    return path if name and path.is_file() else None
 
 
 def _free_ports(number: int) -> list[int]:

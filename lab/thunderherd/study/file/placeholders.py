@@ -17,7 +17,15 @@ RESERVED = frozenset(each.strip("{}") for each in (HOST, PORT, SECOND_PORT, DIR,
 """Names of placeholders that are no settings, even if a load has a setting of that name."""
 
 
+TEMPLATE = re.compile(r"[^/\s{}]+")
+"""The NAME of a file of which `{dir}/NAME` is a copy. `{dir}/./NAME` is a file that the server makes."""
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+def template_name(word: str) -> str | None:
+    """Return the NAME of a word `...{dir}/NAME`; None if it has none."""
+    name = word.rpartition(f"{DIR}/")[2] if f"{DIR}/" in word else ""
+    return name if TEMPLATE.fullmatch(name) else None
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
