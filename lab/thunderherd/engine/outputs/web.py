@@ -75,7 +75,7 @@ def ab(output: str) -> LoadGeneratorOutput:
 
 
 def hey(output: str) -> LoadGeneratorOutput:
-    """Read hey, whose times are rounded to 100 microseconds."""
+    """Read hey. Its latencies are rounded to 100 microseconds, so only the maximum is kept."""
     seconds = found(rf"{START}Total:{GAP}([\d.]+) secs", output, "time")
     every = re.findall(rf"{START}\[(\d+)\]{GAP}(\d+) responses", output, re.MULTILINE)
     if not every:
@@ -83,15 +83,11 @@ def hey(output: str) -> LoadGeneratorOutput:
     errors = sum(int(times) for status, times in every if not status.startswith("2"))
     _, _, failed = output.partition("Error distribution:")
     errors += sum_of(rf"{START}\[(\d+)\][ \t]", failed)
-    latency = {}
-    for name, word in (("mean", "Average"), ("maximum", "Slowest")):
-        if line := re.search(rf"{START}{word}:{GAP}([\d.]+) secs", output, re.MULTILINE):
-            latency[name] = float(line[1])
-    for share, name in PERCENTILES.items():
-        if line := re.search(rf"{START}{re.escape(share)}%+ in ([\d.]+) secs", output, re.MULTILINE):
-            latency[name] = float(line[1])
+    slowest = re.search(rf"{START}Slowest:{GAP}([\d.]+) secs", output, re.MULTILINE)
     requests = sum(int(times) for status, times in every if status.startswith("2"))
-    return LoadGeneratorOutput(requests, errors, float(seconds[1]), latency=latency)
+    return LoadGeneratorOutput(
+        requests, errors, float(seconds[1]), latency={"maximum": float(slowest[1])} if slowest else {}
+    )
 
 
 def h2load(output: str) -> LoadGeneratorOutput:
