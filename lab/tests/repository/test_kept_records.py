@@ -95,6 +95,13 @@ def test_it_is_small_and_has_its_files(kept: Kept, tmp_path: Path) -> None:
     assert naming_a_clone == [], "a record names no directory of whoever made it"
 
 
+@pytest.mark.parametrize("kept", KEPT, ids=STUDIES)
+def test_its_readme_has_the_claims_command_only_if_there_are_claims(kept: Kept, tmp_path: Path) -> None:
+    summary = json.loads((unpacked(kept, tmp_path) / "summary.json").read_text())
+    claims = f"thunderherd claims {kept.figures.study} run" in (ROOT / kept.folder / "README.md").read_text()
+    assert claims == bool(summary["claims"] or summary["questions"])
+
+
 def test_record_can_be_rebuilt_from_its_archive(tmp_path: Path) -> None:
     kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
     run = unpacked(kept, tmp_path)

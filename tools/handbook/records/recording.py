@@ -120,12 +120,15 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
         made = Path(beside) / target.name
         made.mkdir()
         printed = _printed(summary)
+        has_claims = bool(summary.claims or summary.questions)
         (made / TABLE).write_text(printed, encoding="utf-8")
         charts = [_chart(each, made) for each in _wanted(summary, results.trials)]
         figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
         (made / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
         kept, left_out = archived(directory, made / ARCHIVE)
-        (made / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+        (made / "README.md").write_text(
+            _readme(figures, printed, kept, left_out, has_claims), encoding="utf-8"
+        )
         if (target / ERRATA).is_file() and _is_of(directory, target / ARCHIVE):
             shutil.copy(target / ERRATA, made)
         if target.exists():
@@ -362,7 +365,9 @@ def _is_of(directory: Path, archive: Path) -> bool:
         return file.read() == _without_root(directory / RUN)
 
 
-def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str]) -> str:
+def _readme(
+    figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str], has_claims: bool
+) -> str:
     typed = shlex.join(figures.command)
     unpack = f"tar -xf {ARCHIVE}"
     without = f" Left out to keep the archive small: {', '.join(left_out)}." if left_out else ""
@@ -389,7 +394,7 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
         fenced(
             "sh",
             f"{unpack}\nthunderherd table run --pairs\nthunderherd report run --output report.html"
-            f"\nthunderherd claims {figures.study} run",
+            + (f"\nthunderherd claims {figures.study} run" if has_claims else ""),
         ),
         "## Table",
         fenced("text", printed),

@@ -118,6 +118,13 @@ def test_the_run_can_be_replayed(html: str) -> None:
     assert all(why in html for why in summary().machine["unavailable"].values())
 
 
+def test_a_report_without_claims_does_not_name_their_command(html: str) -> None:
+    command = "thunderherd claims unp-ch30"
+    assert command in html
+    without = summary().model_copy(update={"claims": [], "questions": []})
+    assert command not in render(without)
+
+
 def test_report_has_the_notes_of_its_figures(html: str) -> None:
     for note in (*summary().study.notes, tables.SHARED_LETTERS):
         assert note in html

@@ -283,10 +283,11 @@ def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
     again = shlex.join([*words, "--seed", str(study.seed)])
     other = shlex.join(words)
     where = shlex.quote(str(directory)) if directory else "DIR"
+    claims = [("the claims", f"thunderherd claims {shlex.quote(study.name)} {where}")]
     return [
         ("the same order of trials", again),
         ("another order, as a check", other),
-        ("the claims", f"thunderherd claims {shlex.quote(study.name)} {where}"),
+        *(claims if summary.claims or summary.questions else ()),
         (
             "the data, in Python",
             f"import thunderherd; thunderherd.load({json.dumps(str(directory or 'DIR'))}).frame()",
