@@ -189,8 +189,8 @@ const ADVICE: [(&[&str], &str); 9] = [
     (&["timed_out"], "use a longer --timeout for slow replies, or less load"),
     (
         &["wrong_reply", "surplus"],
-        "see the first error; check that both ends agree (--bytes and the like); use --check count if only lengths \
-         must match",
+        "see the first error; if bytes or lengths differ, check that both ends agree (--bytes and the like), or use \
+         --check count if only lengths must match",
     ),
     (&["reset", "broken_pipe", "truncated"], AGAINST_CLOSINGS),
     (&["not_repeated"], AGAINST_IDLE_CLOSINGS),

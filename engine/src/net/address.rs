@@ -69,12 +69,20 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
     }
     let addresses: Vec<_> = text
         .to_socket_addrs()
-        .map_err(|error| {
-            mistake_with_hint(
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => mistake_with_hint(
                 "address.invalid",
                 format!("{option} '{text}' is no address: {error}"),
-                format!("allowed: HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or localhost:8888, or {UNIX}NAME"),
-            )
+                format!(
+                    "allowed: HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or localhost:8888, {UNIX}NAME or \
+                     {UNIX_PATH}PATH"
+                ),
+            ),
+            _ => mistake_with_hint(
+                "address.unresolved",
+                format!("{option} '{text}': the name has no address: {error}"),
+                "check its spelling, or give an address",
+            ),
         })?
         .map(Address::Tcp)
         .collect();

@@ -255,7 +255,11 @@ fn error_kinds(result: &LoadResult) -> Vec<String> {
 /// The outcomes of the requests that were due, without those that did not occur.
 fn outcomes(outcomes: &Outcomes) -> String {
     let Outcomes { due, sent, answered, failed, never_sent, waited } = *outcomes;
-    let sent = if sent == due { "all sent".to_owned() } else { format!("{} sent", grouped(sent)) };
+    let sent = match sent == due {
+        true if failed > 0 => "all tried".to_owned(),
+        true => "all sent".to_owned(),
+        false => format!("{} sent", grouped(sent)),
+    };
     let waited = (waited > 0).then(|| format!("{} of them late for lack of a connection", grouped(waited)));
     let answered = if answered == due { "all answered".to_owned() } else { format!("{} answered", grouped(answered)) };
     let failed = (failed > 0).then(|| format!("{} failed", grouped(failed)));
@@ -316,7 +320,7 @@ fn latencies(result: &LoadResult) -> String {
     if result.statuses.len() > 1 || result.statuses.values().any(|of| of.errors > 0) {
         rows.extend(result.statuses.iter().map(|(status, of)| {
             latency_row(&format!("Status {status}"), of.latency.as_ref())
-                .note(format!("{} replies", grouped(of.replies)))
+                .note(format!("{} replies of the whole load", grouped(of.replies)))
         }));
     }
     let kinds = result.traffic.as_ref().map_or(&[][..], |traffic| &traffic.kinds);

@@ -162,7 +162,7 @@ def test_a_line_of_json_has_counts_and_seconds() -> None:
     [
         {"requests": None}, {"requests": -1}, {"requests": 1.5}, {"requests": True}, {"errors": "0"},
         {"seconds": 0}, {"seconds": float("nan")}, {"seconds": float("inf")}, {"requests": 10**30},
-        {"p99": -1}, {"other": 1},
+        {"p99": -1}, {"other": 1}, {"p50": 0.2, "p99": 0.1}, {"p90": 0.2, "maximum": 0.1},
     ],
 )  # fmt: skip
 def test_a_line_of_json_with_another_value_is_refused(change: dict[str, object]) -> None:

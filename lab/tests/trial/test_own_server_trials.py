@@ -206,6 +206,23 @@ def test_figures_of_unknown_processes_are_missing_with_the_reason(running: int, 
     assert own.unknown["server_cpu_per_request"] == "hidden"
 
 
+@pytest.mark.parametrize("word", ["", "{dir}"], ids=["alone", "with a folder"])
+def test_the_placeholders_of_its_environment_are_filled_in(word: str, tmp_path: Path) -> None:
+    made = study(
+        tmp_path,
+        "closed",
+        COUNTED,
+        f'command = ["{sys.executable}", "server.py", "{tmp_path}/counts", "{word}"]\n'
+        'environment = { WHERE = "{host}:{port} {loops}" }',
+    )
+    told = "with open(sys.argv[1] + '.where', 'w') as where: where.write(os.environ['WHERE'])\n"
+    asked = "with open(sys.argv[1] + '.port', 'w') as port: port.write(os.environ['PORT'])\n"
+    (tmp_path / "server.py").write_text(SERVER.replace("asyncio.run", told + asked + "asyncio.run"))
+    run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    port = (tmp_path / "counts.port").read_text()
+    assert (tmp_path / "counts.where").read_text() == f"127.0.0.1:{port} 50"
+
+
 def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> None:
     (tmp_path / "port.txt").write_text("{host} {port} {dir} {other}")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 {port}")

@@ -34,12 +34,14 @@ class Filled:
 def filled_in(server: OwnProgram, listen: str, settings: Mapping[str, str]) -> Iterator[Filled]:
     """Fill in a command for a trial. A command with `{dir}` has a folder, which is removed at the end.
 
-    `listen` is HOST:0; `settings` has the placeholders of the load's settings. Without a folder and a second
-    port the engine chooses the port.
+    `listen` is HOST:0; `settings` has the placeholders of the load's settings. The engine chooses the port if
+    only words of the command name it.
     """
     words = [*server.command, *server.environment.values()]
     needs_folder = any(DIR in word for word in words)
-    if not needs_folder and not any(SECOND_PORT in word for word in words):
+    # The engine fills in the command alone.
+    needs_port = any(name in value for value in server.environment.values() for name in (PORT, HOST))
+    if not needs_folder and not needs_port and not any(SECOND_PORT in word for word in words):
         yield _filled(server, settings, listen, "")
         return
     host = listen.rpartition(":")[0]

@@ -495,7 +495,9 @@ impl<B: BackEnd> Turns<B> {
         let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
         member.state.failed_together(lost.max(1) as u64, failure);
         let rest = if member.state.perseveres() { member.state.rest() } else { 0 };
-        if rest > 0 {
+        // What is still due when the window is over waits no longer for a server that keeps failing.
+        let is_last = rest > 0 && self.started && self.run.window.is_over(self.at);
+        if rest > 0 && !is_last {
             member.resting = lost;
             member.place = Place::Resting;
             self.resting.push(Reverse((self.at + rest, index)));
@@ -507,17 +509,20 @@ impl<B: BackEnd> Turns<B> {
             self.freed(index);
         }
         let member = &self.members[index];
-        if self.started && !member.state.perseveres() {
+        if self.started && (is_last || !member.state.perseveres()) {
             self.drop_requests(index);
         } else if !member.requests.is_empty() || !self.started && member.state.goes_on(self.at) {
             self.queue(index);
         }
     }
 
-    /// Lets clients go on that have paused long enough after failures, or all of them when the load is about to end.
+    /// Lets clients go on that have paused long enough after failures. When the load is about to end, a client that has nothing
+    /// to send pauses no longer.
     fn wake(&mut self) {
         while let Some(&Reverse((until, index))) = self.resting.peek()
-            && (self.at >= until || signal::interrupted() || self.run.window.is_over(self.at))
+            && (self.at >= until
+                || signal::interrupted()
+                || self.run.window.is_over(self.at) && self.members[index].requests.is_empty())
         {
             self.resting.pop();
             let member = &mut self.members[index];

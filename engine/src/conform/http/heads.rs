@@ -217,6 +217,7 @@ fn long_target(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     match reply {
         Ok(reply) if reply.is(4) => Ok(Verdict::Passed),
         Ok(reply) if is_understood(&reply) => Ok(Verdict::Allowed("it takes a target of 100,000 bytes".to_owned())),
+        Ok(reply) if reply.is(5) => Ok(Verdict::Warned(Fault::new("status 414", reply.in_words()))),
         Ok(reply) => Err(Fault::new("a status of class 4", reply.in_words())),
         Err(_) if !is_quiet => Err(Fault::new("a status of class 4", "part of a reply")),
         Err(fault) => Ok(Verdict::Warned(Fault::new("a status of class 4", fault.actual))),
@@ -261,7 +262,8 @@ fn bare_line_feeds(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         Ok(reply) if is_understood(&reply) => "it accepts them",
         Ok(reply) if reply.is(4) => "it refuses them",
         Ok(reply) => return Err(Fault::new("a refusal, or the reply to the request", reply.in_words())),
-        Err(_) => "it closes the connection",
+        Err(_) if client.ends().is_ok() => "it closes the connection",
+        Err(_) => "it does not reply",
     };
     subject.still_serves()?;
     Ok(Verdict::Allowed(what.to_owned()))

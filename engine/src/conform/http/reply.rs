@@ -70,6 +70,9 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
         Ok(Status::Partial) => return Ok(None),
         Err(error) => return Err(format!("no reply of HTTP ({error}): {}", quoted(bytes))),
     };
+    if let Some(why) = lax(&bytes[..length]) {
+        return Err(format!("{why}: {}", quoted(bytes)));
+    }
     let status = head.code.unwrap_or_default();
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let fields: Vec<(String, String)> =
@@ -104,7 +107,10 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
         return Ok(Some(reply));
     }
     if let Some(field) = reply.field("content-length") {
-        let due: usize = field.trim().parse().map_err(|_| format!("a reply with Content-Length: {field}"))?;
+        let digits = Some(field.trim()).filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()));
+        let due: usize = digits
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| format!("a reply with Content-Length: {field}"))?;
         if rest.len() < due {
             return Ok(None);
         }
@@ -116,6 +122,17 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
     }
     (reply.body, reply.length, reply.until_end) = (rest.to_vec(), bytes.len(), true);
     Ok(Some(reply))
+}
+
+/// Returns what a lenient client would forgive in a head: a line that does not end in CRLF (RFC 9112, section 2.2: "a sequence
+/// of octets [...] each ending with CRLF"), or a status line without its last space, which a server MUST send (section 4).
+fn lax(head: &[u8]) -> Option<&'static str> {
+    const STATUS_LINE: usize = "HTTP/1.1 200".len();
+    let is_bare = |at: usize| head[at] == b'\n' && (at == 0 || head[at - 1] != b'\r');
+    if (0..head.len()).any(is_bare) {
+        return Some("a line of the reply's head ends without CR");
+    }
+    (head.get(STATUS_LINE) != Some(&b' ')).then_some("no space behind the status code")
 }
 
 /// Returns which fields about its length a reply may not have. "A sender MUST NOT send a Content-Length header field in any message

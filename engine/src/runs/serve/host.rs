@@ -234,10 +234,10 @@ impl Hosted {
         }
         match ending.first {
             Some(Ended::Exited(0)) if !ending.stopped && left > 0 => Some(format!(
-                "its first process exited with status 0 before it was stopped, and left processes running: run it in the \
+                "its first process exited with status 0 by itself, and left processes running: run it in the \
                  foreground{tail}"
             )),
-            Some(ended) if !ending.stopped => Some(format!("its first process {ended} before it was stopped{tail}")),
+            Some(ended) if !ending.stopped => Some(format!("its first process {ended} by itself{tail}")),
             _ if ending.killed => Some(format!("it did not end within {} s of SIGTERM{tail}", TERM.as_secs())),
             Some(Ended::Exited(0 | TERMINATED) | Ended::Killed(Signal::SIGTERM)) | None if left > 0 => {
                 Some(format!("{left} of its processes outlived its first one after SIGTERM"))

@@ -21,6 +21,8 @@ __all__ = ["PARSERS", "LoadGeneratorOutput", "UnreadableError", "parsed"]
 
 
 DIRECTION = "direction"
+QUANTILES = ("p50", "p90", "p99", "p999", "maximum")
+"""The latencies that are never less than those before."""
 
 
 def json_line(output: str) -> LoadGeneratorOutput:
@@ -78,4 +80,7 @@ def parsed(parser: str, output: str) -> LoadGeneratorOutput:
     counts = [read.requests or 0, read.errors, read.bytes or 0, *read.latency.values()]
     if not all(0 <= each <= LARGEST for each in counts):
         raise UnreadableError("a number out of range")
+    quantiles = [read.latency[name] for name in QUANTILES if name in read.latency]
+    if quantiles != sorted(quantiles):
+        raise UnreadableError("a percentile of latency above a higher one")
     return read
