@@ -185,7 +185,7 @@ def _problems_of(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[st
         yield "url", problem
 
 
-def _missing_templates(each: Configuration, folder: Path) -> Iterator[tuple[KeyPath, Problem]]:
+def _missing_templates(each: Configuration, folder: Path) -> Iterator[tuple[tuple[str, ...], Problem]]:
     """Yield each file that a word `{dir}/NAME` copies and that the directory lacks. A build may make it."""
     table = each.table
     directory = folder / table.directory if table.directory else folder
