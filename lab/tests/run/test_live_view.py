@@ -196,3 +196,10 @@ def test_the_plan_is_the_order_of_the_seed(small_study: Study) -> None:
     expected = [(block, name, 1) for block in range(1, 11) for name in block_order(names, 5, block)]
     expected.insert(6, (2, "prefork", 2))
     assert ran == expected
+
+
+def test_a_contender_that_is_left_out_is_not_waited_for(small_study: Study) -> None:
+    view = LiveView(small_study, io.StringIO())
+    view.begins([], {"prefork": "no program"})
+    waiting = [name for group in view.ranking.groups() for name in group.waiting]
+    assert waiting and "prefork" not in waiting

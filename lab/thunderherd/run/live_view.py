@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from thunderherd.machine import noise
@@ -97,7 +97,8 @@ class LiveView:
         else:
             print(printable(text), file=self._stream, flush=True)
 
-    def begins(self, trials: Sequence[TrialRecord]) -> None:
+    def begins(self, trials: Sequence[TrialRecord], absent: Container[str] = ()) -> None:
+        self.ranking.leave_out(absent)
         for trial in trials:
             self.ranking.add(trial)
             self._clock.took(trial.contender, trial.wall_seconds)
@@ -190,8 +191,8 @@ class PlainView(PlainProgress):
         super().__init__(stream)
         self.ranking = RankingSoFar(study)
 
-    def begins(self, trials: Sequence[TrialRecord]) -> None:
-        super().begins(trials)
+    def begins(self, trials: Sequence[TrialRecord], absent: Container[str] = ()) -> None:
+        super().begins(trials, absent)
         for trial in trials:
             self.ranking.add(trial)
 

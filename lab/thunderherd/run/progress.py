@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
@@ -25,8 +25,8 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Print a line that stays."""
 
-    def begins(self, trials: Sequence[TrialRecord]) -> None:
-        """Note that the run begins, or resumes with these trials."""
+    def begins(self, trials: Sequence[TrialRecord], absent: Container[str] = ()) -> None:
+        """Note that the run begins, or resumes with these trials, without the contenders `absent`."""
 
     def plan(self, blocks: int, trials: int) -> None:
         """Note that the next look is after `blocks` blocks in total, `trials` trials from now."""
@@ -105,7 +105,7 @@ class PlainProgress:
         print(text, file=self._stream, flush=True)
         self._said = time.monotonic()
 
-    def begins(self, trials: Sequence[TrialRecord]) -> None:
+    def begins(self, trials: Sequence[TrialRecord], absent: Container[str] = ()) -> None:
         for trial in trials:
             self._clock.took(trial.contender, trial.wall_seconds)
 

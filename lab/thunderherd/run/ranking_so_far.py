@@ -5,7 +5,7 @@ Nothing is judged by them: noisy blocks are included, and verdicts come only at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from thunderherd.machine import noise
@@ -54,6 +54,10 @@ class RankingSoFar:
         self._values: dict[str, list[float]] = {}
         self._estimates: dict[str, LocationEstimate] = {}
 
+    def leave_out(self, absent: Container[str]) -> None:
+        """Leave out the contenders of these names, which have no trials."""
+        self._contenders = {name: each for name, each in self._contenders.items() if name not in absent}
+
     def add(self, trial: TrialRecord) -> None:
         """Add a trial."""
         self.trials += 1
@@ -72,7 +76,7 @@ class RankingSoFar:
     def groups(self) -> list[Group]:
         """Return the main table, then each point of each sweep, in the study's order."""
         together: dict[tuple[str | None, str | None], list[Contender]] = {}
-        for each in self.study.contenders:
+        for each in self._contenders.values():
             together.setdefault((each.sweep, each.point), []).append(each)
         return [
             self._group(f"{sweep}={point}" if sweep else "", own) for (sweep, point), own in together.items()

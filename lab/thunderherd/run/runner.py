@@ -201,7 +201,7 @@ class RunState:
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:
-        self.show.begins(self.directory.trials)
+        self.show.begins(self.directory.trials, self.study.absent)
         self.limits = self._limits()
         try:
             number = self._next_block()
