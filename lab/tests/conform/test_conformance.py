@@ -138,6 +138,8 @@ BADLY_FRAMED = [
     ("takes_no_digits_for_0", {47}),
     ("takes_0x", {47}),
     ("wraps_chunks", {47}),
+    ("skips_ends_of_chunks", {47}),
+    ("reads_indented_fields", {52}),
     ("both_lengths", {48}),
     ("chunks_for_1_0", {48}),
     ("length_of_204", {48}),
@@ -145,14 +147,14 @@ BADLY_FRAMED = [
     ("reads_chunks", set()),
     ("reads_lengths", set()),
 ]
-"""Servers of HTTP that take a length or a coding for another, or send a wrong one, and the cases that see it.
-The last ones do nothing wrong."""
+"""Servers of HTTP that take a length, a coding or a line for another, or send a wrong one, and the cases that
+see it. The last ones do nothing wrong."""
 
 
 @pytest.mark.parametrize(("fault", "failing"), BADLY_FRAMED, ids=[fault for fault, _ in BADLY_FRAMED])
 def test_a_badly_framed_message_fails_by_the_case_of_the_fault(fault: str, failing: set[int]) -> None:
     subject = typed_server(broken(fault), "http", catalogue())
-    found = conformance(subject, numbers=[1, 2, 5, 6, *range(31, 41), *range(44, 49)], patience=PATIENCE)
+    found = conformance(subject, numbers=[1, 2, 5, 6, *range(31, 41), *range(44, 49), 52], patience=PATIENCE)
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
 

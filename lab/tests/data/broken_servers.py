@@ -263,6 +263,8 @@ def without_chunks(each: Connection) -> tuple[str, bool]:
             return "200", False
         while len(each.buffer) < size + 2:
             each.buffer += each.receive()
+        if each.buffer[size : size + 2] != b"\r\n" and each.fault != "skips_ends_of_chunks":
+            return "400", True
         each.buffer = each.buffer[size + 2 :]
 
 
@@ -295,6 +297,8 @@ def sized_body(each: Connection, head: bytes) -> tuple[str, bool]:
 def understood(head: bytes, fault: str) -> tuple[str, bool, bool]:
     """Return the status, whether the connection closes, and whether the request is HEAD."""
     first, *lines = head.split(b"\r\n")
+    if fault == "reads_indented_fields":
+        lines = [line.lstrip() for line in lines]
     scheme = b"" if fault == "knows_no_absolute_form" else b"(?:http://[^/ ]*)?"
     line = re.fullmatch(rb"([A-Z]+) " + scheme + rb"(/[^ ]*) HTTP/1\.([01])", first)
     fields = [re.fullmatch(rb"([!-9;-~]+):[ \t]*(.*?)[ \t]*", each) for each in lines]
@@ -343,13 +347,13 @@ OF_LENGTHS = ("reads_lengths", "reads_signs", "waits_unless_lower_case", *SHORT_
 OF_CHUNKS = {
     "reads_chunks": b"", "refuses_lower_case": b"abcdef", "refuses_upper_case": b"ABCDEF",
     "refuses_extensions": b"", "knows_no_trailers": b"", "knows_one_coding": b"", "reads_any_coding": b"",
-    "takes_no_digits_for_0": b"", "takes_0x": b"", "wraps_chunks": b"",
+    "takes_no_digits_for_0": b"", "takes_0x": b"", "wraps_chunks": b"", "skips_ends_of_chunks": b"",
 }  # fmt: skip
 """Servers that read chunked bodies, and the digits of sizes that they refuse."""
 
 OF_HTTP = (
     "none_http", "replies_once", *OF_CHUNKS, *OF_LENGTHS, *CHUNKED_REPLIES, "length_of_204", "body_of_304",
-    "wants_host_of_1_0", "gives_up_half_closed",
+    "wants_host_of_1_0", "gives_up_half_closed", "reads_indented_fields",
     "grows", "takes_turns", "says_too_little", "says_two_lengths",
     "body_of_head", "ignores_close", "ignores_list", "keeps_1_0", "teapot", "counts",
     "mishandles_late_split", "knows_no_absolute_form", "crashes_on_fold", "knows_one_case", "keeps_blanks",

@@ -123,6 +123,15 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        number: 52,
+        name: "white space before the first field",
+        rule: "A line that begins with white space, before the first field, is no field: without another Host the request is refused with 400",
+        source: "RFC 9112, section 2.2",
+        applies: is_http,
+        needed_by: None,
+        run: |subject| refused(subject, "GET {path} HTTP/1.1\r\n Host: h\r\n\r\n"),
+    },
+    Case {
         number: 43,
         name: "head of 6 kB",
         rule: "A head of 6 kB gets one reply, that to the request or a refusal with a status of class 4",

@@ -36,8 +36,8 @@ pub const CASES: &[Case] = &[
     },
     Case {
         number: 47,
-        name: "invalid sizes of chunks",
-        rule: "A chunk whose size is no hexadecimal number, or is beyond 32 or 64 bits, is not taken for another: nothing behind it is taken for a request",
+        name: "invalid chunks",
+        rule: "A chunk whose size is no hexadecimal number, or is beyond 32 or 64 bits, or that does not end with CRLF, is not taken for another: nothing behind it is taken for a request",
         source: "RFC 9112, section 7.1",
         applies: is_http,
         needed_by: None,
@@ -69,7 +69,8 @@ fn wrapped_lengths(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
 
 /// Sizes that are no hexadecimal number, and sizes of which 5 is left in 32 and in 64 bits. What follows is complete for a
 /// server that takes the size for 0 or for 5.
-const CHUNKS: [(&str, &str); 5] = [
+const CHUNKS: [(&str, &str); 6] = [
+    ("3 whose data does not end with CRLF", "3\r\nabcXY0\r\n\r\n"),
     ("G", "G\r\n\r\n"),
     ("-1", "-1\r\n\r\n"),
     ("0x5", "0x5\r\nabcde\r\n0\r\n\r\n"),

@@ -202,6 +202,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lenient_client_forgives_is_a_fault() {
+        for head in [
+            "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\n\r\n",
+            "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n",
+        ] {
+            assert!(read(head.as_bytes(), false, false).is_err(), "{head:?}");
+        }
+        assert!(read(b"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", false, false).is_ok_and(|reply| reply.is_some()));
+    }
+
+    #[test]
     fn a_reply_is_read_wherever_it_is_cut() {
         let head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (reply, body, until_end) in [
