@@ -101,6 +101,13 @@ class Connection:
 
     def send(self, reply: bytes) -> None:
         """Send a reply."""
+        if self.fault == "dies_of_sigpipe":
+            # The first send after a reset is told of it, and the second one is a signal.
+            for piece in (reply[:1], reply[1:2], reply[2:]):
+                with contextlib.suppress(ConnectionResetError):
+                    self.client.sendall(piece)
+                time.sleep(0.02)
+            return
         if self.fault not in ("sends_once", "echoes_once", "replies_once"):
             self.client.sendall(reply)
             return

@@ -14,8 +14,10 @@ IN_FULL = {"errors", "gap_mean", "gap_variation"}
 
 
 def test_each_check_of_the_engine_has_words() -> None:
-    code = (ROOT / "engine/src/client/validity.rs").read_text()
-    named = set(re.findall(r'const \w+: &str = "([a-z_]+)";', code))
+    files = [ROOT / "engine/src/client" / name for name in ("validity.rs", "gave_up.rs")]
+    named = {
+        name for file in files for name in re.findall(r'const \w+: &str = "([a-z_]+)";', file.read_text())
+    }
     assert named == {*CHECKS} | IN_FULL
 
 
