@@ -40,8 +40,8 @@ test: ## set up, run all tests that CI runs
 bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook (25 minutes; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## comparisons with other tools: the studies nginx, generators and peers (an hour or more; SIZE=quick takes 12 minutes)
-	@for study in nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
+bench-peers: build ## comparisons with other tools: the studies runtimes, nginx, generators and peers (more than an hour; SIZE=quick takes less)
+	@for study in runtimes nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
 
 build: $(VENV)/.installed ## set up only: .venv with the commands thunderherd and thunderherd-engine
 
