@@ -320,7 +320,7 @@ fn latencies(result: &LoadResult) -> String {
     if result.statuses.len() > 1 || result.statuses.values().any(|of| of.errors > 0) {
         rows.extend(result.statuses.iter().map(|(status, of)| {
             latency_row(&format!("Status {status}"), of.latency.as_ref())
-                .note(format!("{} replies in all", grouped(of.replies)))
+                .note(format!("{} in all", grouped(of.replies)))
         }));
     }
     let kinds = result.traffic.as_ref().map_or(&[][..], |traffic| &traffic.kinds);

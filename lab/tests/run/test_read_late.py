@@ -72,8 +72,8 @@ def test_late_counted_trial_is_repeated_with_a_longer_window(
         assert TOO_BUSY in first.invalid_reasons[0] and len(first.invalid_reasons) == 1
         assert first.ready is not None and second.ready is not None
         asked = [int(each.loads[0].settings["duration"]) for each in (first, second)]
-        # A tenth of a second late, which of the new window is half of what is allowed.
-        assert asked[0] == 200 * 10**6 and asked[1] == pytest.approx(2 * 10**9, abs=500 * 10**6)
+        # At least a tenth of a second late, which of the new window is half of what is allowed.
+        assert asked[0] == 200 * 10**6 and 1.9 * 10**9 <= asked[1] <= 10 * 10**9
     assert summary.counting is not None
     for told in summary.counting.contenders:
         assert (told.trials, told.why) == (1, None)
