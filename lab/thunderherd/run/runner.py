@@ -22,7 +22,7 @@ from thunderherd.errors import Problem, Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
 from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, blocks_of
 from thunderherd.judge.summary.noted_cells import write_noted_cells
-from thunderherd.judge.summary.open_claims import claims_after
+from thunderherd.judge.summary.open_claims import claims_after, selected
 from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.judge.why.profile_files import profiling_summary
 from thunderherd.labs.kind import Site
@@ -297,10 +297,12 @@ class RunState:
         """Say what the open claims are expected to need, after a few blocks and at each look."""
         if self.study.decides != "claims":
             return
-        blocks, claims, results = claims_after(self.study, self.directory.trials)
+        selection = selected(self.study, self.directory.trials)
+        blocks = len(selection.accepted)
         if blocks == self.blocks or blocks not in (FEW_BLOCKS, *(look.blocks for look in self.study.looks)):
             return
         self.blocks = blocks
+        claims, results = claims_after(self.study, self.directory.trials, selection)
         times: dict[str, list[float]] = {}
         for trial in self.directory.trials:
             times.setdefault(trial.contender, []).append(trial.wall_seconds)

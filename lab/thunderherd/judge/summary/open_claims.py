@@ -37,13 +37,15 @@ def is_decided(study: Study, selection: Selection, pairs: Sequence[PairSummary])
     return selection.settled.issuperset(each.name for each in study.contenders)
 
 
-def claims_after(study: Study, trials: Sequence[TrialRecord]) -> tuple[int, list[Claim], list[ClaimResult]]:
-    """Return the number of blocks that count so far, the claims, and their results after these blocks."""
-    selection, claims = selected(study, trials), load_claims(study)
+def claims_after(
+    study: Study, trials: Sequence[TrialRecord], selection: Selection
+) -> tuple[list[Claim], list[ClaimResult]]:
+    """Return the claims, and their results after the blocks that count so far."""
+    claims = load_claims(study)
     by_number = {block.number: with_ceilings(study, block) for block in blocks_of(trials)}
     blocks = [by_number[number] for number in selection.accepted]
     values = metric_values(study, selection.given_up, blocks, selection.settled)
-    return len(blocks), claims, judge(study, values, claims=claims)
+    return claims, judge(study, values, claims=claims)
 
 
 def _settling(study: Study) -> Callable[[Sequence[Block], Container[str]], frozenset[str]] | None:
