@@ -17,6 +17,8 @@ from thunderherd.judge.summary.pair_summaries import metric_values
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.plan import next_in_block, plan
+from thunderherd.show.sentences.answer import answer
+from thunderherd.show.sentences.tables import claim_counts
 from thunderherd.study.loading import Look, Study
 
 CPU = "server_cpu_per_connection"
@@ -122,6 +124,7 @@ def test_verdicts_of_an_early_look_stand() -> None:
     }
     assert {now[name].decided_at for name in decided} == {LOOKS[0]}
     assert last.study.complete and not last.questions
+    assert answer(last).sentence == f"{claim_counts(last.claims)}.", "no pair was compared"
 
 
 def test_a_run_ends_with_its_last_claim() -> None:

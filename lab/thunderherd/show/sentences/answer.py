@@ -15,6 +15,7 @@ from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, 
 from thunderherd.show.sentences import crossover
 from thunderherd.show.sentences.compared import head_and_phrase, merged, metric_answers
 from thunderherd.show.sentences.leads import Lead
+from thunderherd.show.sentences.tables import claim_counts
 from thunderherd.text.figures import (
     ABSENT,
     BETWEEN,
@@ -115,6 +116,8 @@ def answer(summary: Summary) -> Answer:
     elif not first and of_sweeps:
         first = f"{of_sweeps[0][0]}. {of_sweeps[0][1]}"
         of_sweeps = of_sweeps[1:]
+    if not first and summary.study.family_size == 0 and not summary.study.repetitions and summary.claims:
+        first = f"{claim_counts(summary.claims)}."
     sentence = first or "No answer: no two contenders have valid trials in the same blocks."
     if not summary.study.complete and not summary.study.repetitions:
         sentence = f"Not all planned blocks were run. {sentence}"
