@@ -8,6 +8,8 @@ DEMO_STUDY := unp-ch30
 
 # Files that the installed command is built from. The installation is editable, so Python files are not among them.
 ENGINE_SOURCES := $(shell find engine/src engine/Cargo.toml engine/Cargo.lock packaging -type f)
+# How the engine is linked; maturin reads the same line.
+RUSTC_ARGS := $(shell sed -n 's/^rustc-args = \[\(.*\)\]/\1/p' pyproject.toml | tr -d '",')
 RUST_FILES = $(shell find engine -name target -prune -o -name "*.rs" -print)
 
 # If HOME is not the one that rustup was installed under, rustup does not find its toolchains.
@@ -53,7 +55,7 @@ prerequisites:
 $(VENV)/.build-tools: requirements/build.lock | prerequisites
 	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
-	@cargo build --release --locked --quiet $(MANIFEST) 2>/dev/null & compiling=$$!; \
+	@cargo rustc --release --locked --quiet $(MANIFEST) --bin thunderherd-engine -- $(RUSTC_ARGS) 2>/dev/null & compiling=$$!; \
 		$(PYTHON) -m pip install --no-compile --disable-pip-version-check --require-hashes --requirement requirements/build.lock; \
 		installed=$$?; wait $$compiling; exit $$installed
 	@touch $@

@@ -1,4 +1,4 @@
-//! Records how the engine was built, so that results can report it.
+//! Records how the engine was built, so that results can report it, and links the code that serves connections in one place.
 
 use std::env;
 use std::process::Command;
@@ -11,5 +11,8 @@ fn main() {
         let value = env::var(variable).unwrap_or_default().replace('\u{1f}', " ");
         println!("cargo::rustc-env=BUILD_{name}={value}");
     }
+    let script = format!("{}/serving.ld", env!("CARGO_MANIFEST_DIR"));
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{script}");
+    println!("cargo::rerun-if-changed={script}");
     println!("cargo::rerun-if-changed=build.rs");
 }

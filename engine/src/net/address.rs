@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use anyhow::Result;
 use nix::net::if_::if_nametoindex;
 use socket2::{Domain, SockAddr};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::sys::names;
 
 /// Prefix of the address of a Unix socket. Its name is abstract (unix(7)), so no file stays behind after its last socket. The
 /// kernel chooses a name if none is given, like a port for port 0.
@@ -67,8 +68,7 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
     if let Some(address) = with_zone(option, text)? {
         return Ok(vec![Address::Tcp(address)]);
     }
-    let addresses: Vec<_> = text
-        .to_socket_addrs()
+    let addresses: Vec<_> = names::resolve(text)
         .map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => mistake_with_hint(
                 "address.invalid",
@@ -84,6 +84,7 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<Address>> {
                 "check its spelling, or give an address",
             ),
         })?
+        .into_iter()
         .map(Address::Tcp)
         .collect();
     if addresses.is_empty() {

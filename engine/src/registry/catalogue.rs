@@ -25,6 +25,7 @@ use crate::runs::serve::DRAIN;
 use crate::runs::serve::listener::BACKLOG;
 use crate::server::design::{Design, POOL};
 use crate::server::scoreboard::MAXIMUM_WORKERS;
+use crate::sys::process;
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::{Direction, Primitive};
 use crate::transfer::waiting::NEVER_SLEEPS;
@@ -140,6 +141,7 @@ pub fn as_json() -> Value {
             "profile": env!("BUILD_PROFILE"),
             "target": env!("BUILD_TARGET"),
             "flags": env!("BUILD_FLAGS"),
+            "linked": if process::is_static() { "static" } else { "dynamic" },
         },
         "defaults": {
             "workload": defaults::WORKLOAD, "load": defaults::LOAD, "design": defaults::DESIGN,

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod lock;
 pub mod memory;
+pub mod names;
 pub mod namespace;
 pub mod process;
 pub mod readiness;

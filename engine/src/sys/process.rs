@@ -166,6 +166,13 @@ pub fn fork_exit_wait() -> io::Result<()> {
     }
 }
 
+/// Returns whether this program is one file, with its C library in it: the kernel has loaded no dynamic linker
+/// (AT_BASE, getauxval(3)).
+pub fn is_static() -> bool {
+    // SAFETY: the call takes a number.
+    unsafe { libc::getauxval(libc::AT_BASE) == 0 }
+}
+
 /// Asks the kernel for the parent of this process (getppid(2)), each time.
 pub fn parent() -> Pid {
     getppid()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.catalogue import Build, Catalogue
 from thunderherd.machine import description
 
 
@@ -64,11 +64,17 @@ def test_the_compiler_is_that_of_the_build(
     path = fake_engine()
     monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")  # of whoever runs it
     found = description.describe(path)
-    assert found["compiler"] == {"rustc": None, "profile": None, "target": None, "flags": None}
+    assert found["compiler"] == dict.fromkeys(Build.model_fields)
     assert set(found["compiler"]) == {
         key.partition(".")[2] for key in found["unavailable"] if "compiler." in key
     }
-    build = {"rustc": "rustc 1.89.0", "profile": "release", "target": "x86_64-unknown-linux-gnu", "flags": ""}
+    build = {
+        "rustc": "rustc 1.89.0",
+        "profile": "release",
+        "target": "x86_64-unknown-linux-gnu",
+        "flags": "",
+        "linked": "static",
+    }
     told = Catalogue.model_validate({**some_catalogue.model_dump(), "build": build})
     monkeypatch.setattr(description, "catalogue", lambda engine: told)
     assert description.describe(path)["compiler"] == build

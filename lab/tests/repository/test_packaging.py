@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import venv
@@ -122,6 +123,15 @@ def test_python_without_venv_names_its_package(machine: Machine) -> None:
     assert line.rstrip().endswith("apt-get install -y python3.12-venv")
 
 
+def test_a_c_library_that_cannot_be_linked_statically_names_its_package(machine: Machine) -> None:
+    machine.add("dnf")
+    machine.add("cc", '#!/bin/sh\nfor word; do [ "$word" != -static ] || exit 1; done\n')
+    machine.add_rust("1.95.0")
+    machine.add_python("3.12")
+    line = machine.missing()
+    assert "libc.a" in line and line.rstrip().endswith("dnf install -y glibc-static")
+
+
 def test_outdated_rustup_toolchain_is_updated(machine: Machine) -> None:
     machine.add_python("3.12")
     machine.add("cc")
@@ -162,6 +172,19 @@ def test_launcher_works_in_a_path_with_spaces(tmp_path: Path) -> None:
     )
 
 
+FIXED_ADDRESSES = 2
+"""ET_EXEC of elf(5): a program that is not relocated."""
+INTERPRETER = 3
+"""PT_INTERP of elf(5): the segment that names the dynamic linker."""
+
+
+def kind_and_segments(program: bytes) -> tuple[int, bool]:
+    """Return the type of a 64-bit ELF file of this machine, and whether it needs a dynamic linker."""
+    kind, first, size, count = struct.unpack("=16xH14xQ14xHH", program[:58])
+    segments = [struct.unpack_from("=I", program, first + size * each)[0] for each in range(count)]
+    return kind, INTERPRETER in segments
+
+
 def test_wheel_ships_both_commands_and_the_data(tmp_path: Path) -> None:
     maturin = Path(sys.executable).parent / "maturin"
     if not maturin.exists():
@@ -189,6 +212,9 @@ def test_wheel_ships_both_commands_and_the_data(tmp_path: Path) -> None:
     assert not [name for name in shipped if "tests/" in name]
     for name in ("thunderherd", "thunderherd-engine"):
         assert any(each.endswith(f".data/scripts/{name}") for each in shipped)
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in shipped if each.endswith("/scripts/thunderherd-engine"))
+        assert kind_and_segments(archive.read(name)) == (FIXED_ADDRESSES, False)
 
     # Installed without what it depends on, both commands are there, and executable. By the pip that is here:
     # to unpack another takes longer than all the rest.

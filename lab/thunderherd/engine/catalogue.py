@@ -484,6 +484,8 @@ class Build(_Part):
     profile: str
     target: str
     flags: str
+    linked: str = "dynamic"
+    """`static` if the engine is one file, with its C library in it, or `dynamic`."""
 
 
 class Catalogue(_Part):

@@ -375,7 +375,7 @@ def first_line(command: list[str]) -> str:
 
 
 def built_with(engine: Path | None, name: str) -> str:
-    """Return a fact of the engine's build, by name: `rustc`, `profile`, `target` or `flags`.
+    """Return a fact of the engine's build, by name, a field of `Build`.
 
     The compiler and RUSTFLAGS of this shell may differ from those of the build.
     """
