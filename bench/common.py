@@ -166,13 +166,13 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return middle if len(values) == 1 else f"{middle} ({least}..{most})"
 
 
-def ratio(values: ArrayLike) -> str:
+def ratio(values: ArrayLike, digits: int = 2) -> str:
     """Write the typical ratio of the rounds with its 95 % interval, which needs at least six rounds."""
     estimate = hodges_lehmann(np.log(values))
-    middle = f"{np.exp(estimate.value):.2f}"
+    middle = f"{np.exp(estimate.value):.{digits}f}"
     if estimate.low is None or estimate.high is None:
         return middle
-    return f"{middle} ({np.exp(estimate.low):.2f}..{np.exp(estimate.high):.2f})"
+    return f"{middle} ({np.exp(estimate.low):.{digits}f}..{np.exp(estimate.high):.{digits}f})"
 
 
 def search_path() -> str:

@@ -1,6 +1,6 @@
-"""Cost of each layer of the load: bare event loop, session, histogram, checks, the whole load.
+"""Cost of each layer of the load: bare event loop, session, histogram, checks, the whole load; designs and bare loops.
 
-`engine/benches/layers.rs`, which cargo builds, runs the same loop with more and more layers of the load. It
+`engine/benches/layers`, which cargo builds, runs the same loop with more and more layers of the load. It
 begins with a socket and a count of bytes. The session adds the conversation, primitives and counts. The next
 layers add the clock and the histogram, and the number in the system for Little's law. The last is the load
 itself, `closed_connections`, which also schedules clients, keeps time limits, handles failures, and measures
@@ -10,6 +10,8 @@ The table also has an open load, with a schedule and four more histograms. Its r
 closed load's in a trial before the first round. It sleeps between requests, so that fewer of them share a
 turn of its loop. Server and client have a CPU each. Every trial starts a new server. Every round runs each
 layer once, in random order, and a difference is of one round.
+
+The second table compares event-driven designs with bare loops of the same calls, as servers of the same load.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from common import (
     spread,
     two_places,
 )
-from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.client import EngineError, OwnServer, Server, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
@@ -53,6 +55,11 @@ LAYERS = {
     OPEN: "an open load",
 }
 KINDS = {LOAD: "closed_connections", OPEN: "open"}
+LOOPS = ("epoll", "io_uring")
+"""Designs for which there is a bare loop."""
+LOOP_BYTES = (64, 4096)
+"""Bytes of a reply in the comparison with bare loops."""
+OURS, BARE = "ours", "bare"
 RATE_SHARE = 0.8
 """Rate of the open load, as a share of the closed load's. Above that a server would often not keep up."""
 NEEDED = ("errors", "never_sent", "achieved_rate")
@@ -97,7 +104,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def seconds(given: argparse.Namespace) -> float:
     """Estimate the duration, without cargo's build."""
     window = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000
-    return float(given.rounds * len(LAYERS) * (window + OTHER_SECONDS))
+    trials = len(LAYERS) + 2 * len(LOOPS) * len(LOOP_BYTES)
+    return float(given.rounds * trials * (window + OTHER_SECONDS))
 
 
 def run(given: argparse.Namespace) -> None:
@@ -124,6 +132,72 @@ def run(given: argparse.Namespace) -> None:
         f"load at {rate:,} requests a second\n"
     )
     show(costs, lost)
+    compare_loops(program, given)
+
+
+def compare_loops(program: Path, given: argparse.Namespace) -> None:
+    """Measure and print a row for each design with a bare loop, and each size of reply."""
+    trials = {
+        f"{design}, {size} B, {kind}": (design, size, kind)
+        for design in chosen_loops()
+        for size in LOOP_BYTES
+        for kind in (OURS, BARE)
+    }
+    costs: dict[tuple[str, int, str], dict[int, float]] = defaultdict(dict)
+    lost: dict[str, str] = {}
+    for number, name in shuffled_rounds(list(trials), given.rounds):
+        try:
+            costs[trials[name]][number] = server_cost(program, *trials[name], given)
+        except (EngineError, UserError) as error:
+            lost[name] = str(error)
+    print(f"\n{given.clients} connections kept open; CPU of the server a request, µs\n")
+    print(f"{'design':12}{'bytes':>8}{'ours':>24}{'bare loop':>24}{'ours / bare loop':>22}")
+    for design in chosen_loops():
+        for size in LOOP_BYTES:
+            ours, bare = costs[design, size, OURS], costs[design, size, BARE]
+            ratios = [each / bare[at] for at, each in ours.items() if at in bare]
+            cells = [spread(list(each.values()), 2) for each in (ours, bare)]
+            compared = ratio(ratios, 3) if ratios else "-"
+            print(f"{design:12}{size:>8}{cells[0]:>24}{cells[1]:>24}{compared:>22}")
+    show_lost(lost)
+
+
+def chosen_loops() -> list[str]:
+    """Return the designs with a bare loop that this machine can run."""
+    here = {design.name for design in chosen_designs([])}
+    return [name for name in LOOPS if name in here]
+
+
+def server_cost(program: Path, design: str, size: int, kind: str, given: argparse.Namespace) -> float:
+    """Measure the CPU time of a new server per request, in microseconds, over a whole load."""
+    server_cpus, client_cpus = two_places()
+    bare = [str(program), "serve", design, "{host}:{port}"]
+    server: Server | OwnServer = (
+        Server(design, workload=WORKLOAD, cpus=server_cpus)
+        if kind == OURS
+        else OwnServer(bare, name=f"{design} (bare loop)", cpus=server_cpus)
+    )
+    settings: dict[str, SettingValue] = {
+        "clients": given.clients,
+        "bytes": size,
+        "connections": "kept",
+        "duration": given.milliseconds * MILLISECOND,
+    }
+    with server:
+        before = server.snapshot()
+        load = start_load(
+            WORKLOAD, server.ready.address, kind=KINDS[LOAD], settings=settings, cpus=client_cpus
+        )
+        try:
+            result = load.wait(PATIENCE_SECONDS)
+        finally:
+            load.end()
+        after = server.snapshot()
+    if result.tally.errors or not result.tally.requests:
+        raise EngineError(result.first_error or "no reply came")
+    if before.cpu_ns is None or after.cpu_ns is None:
+        raise EngineError("the CPU time of the server is unknown")
+    return (after.cpu_ns - before.cpu_ns) / result.tally.requests / 1e3
 
 
 def missing() -> str | None:
@@ -141,7 +215,7 @@ def built() -> Path:
     if reason := missing():
         raise UserError(reason, code="bench.no_cargo")
     # The first build takes minutes without any output. Later ones are quick.
-    print("bench: building engine/benches/layers.rs, which takes minutes the first time", file=sys.stderr)
+    print("bench: building engine/benches/layers, which takes minutes the first time", file=sys.stderr)
     command = ["cargo", "build", "--release", "--locked", "--bench", "layers", "--manifest-path", str(CRATE)]
     done = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"],

@@ -65,7 +65,7 @@ def test_a_build_by_cargo_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def cargo(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
-        assert "building engine/benches/layers.rs" in capsys.readouterr().err
+        assert "building engine/benches/layers" in capsys.readouterr().err
         line = {"executable": "/built", "target": {"name": "layers"}}
         return subprocess.CompletedProcess(command, 0, json.dumps(line), "")
 

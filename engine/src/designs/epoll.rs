@@ -3,10 +3,10 @@
 //! The kernel keeps the list of watched descriptors: the cost of a wait depends on the number of ready connections, not
 //! on the number of all connections.
 
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::EPOLL;
@@ -37,7 +37,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut events = epoll::no_events();
     let sleeps = !spins(&run.settings);
     let mut accepting = true;
-    let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+    let mut connections: FxHashMap<RawFd, (Connection, PollFlags)> = FxHashMap::default();
     while accepting || !connections.is_empty() {
         for (descriptor, ready) in epoll.wait(&mut events, sleeps)? {
             if descriptor == listener {

@@ -3,7 +3,6 @@
 //! memcached has this design. Every loop has a queue of new connections, and a descriptor that wakes the loop from
 //! epoll_wait when a connection is queued. Event loops share no other data.
 
-use std::collections::HashMap;
 use std::io;
 use std::mem::take;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -11,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
@@ -65,7 +65,7 @@ fn event_loop(run: &'static Run, index: usize, (epoll, queue): &(Epoll, Queue)) 
     epoll.add(&queue.event, EpollFlags::EPOLLIN)?;
     let mut events = epoll::no_events();
     let mut closed = false;
-    let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+    let mut connections: FxHashMap<RawFd, (Connection, PollFlags)> = FxHashMap::default();
     while !closed || !connections.is_empty() {
         for (descriptor, ready) in epoll.wait(&mut events, true)? {
             if descriptor == queue.event.as_fd().as_raw_fd() {

@@ -3,10 +3,10 @@
 //! epoll reports readiness only once. So the server repeats reads, writes and accepts until the call would block, and
 //! remembers connections that it leaves early, to be fair to others or for lack of descriptors.
 
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::EPOLL;
@@ -43,7 +43,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut accepting = true;
     // Connections may be queued: true from the listener's edge until accept finds none.
     let mut queued = false;
-    let mut connections: HashMap<RawFd, Connection> = HashMap::new();
+    let mut connections: FxHashMap<RawFd, Connection> = FxHashMap::default();
     while accepting || !connections.is_empty() {
         for (descriptor, ready) in epoll.wait(&mut events, sleeps && !queued)? {
             if descriptor == listener {

@@ -4,12 +4,13 @@
 //! and is not watched meanwhile. Its next request is read after this one has been answered, so replies keep their
 //! order. The loop itself answers requests without a computing part.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem::take;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, EVENTFD, THREADS};
@@ -55,7 +56,7 @@ fn serve(run: &'static Run) -> Result<()> {
 fn event_loop(run: &'static Run, jobs: &Jobs, done: &Done) -> Result<()> {
     let mut worker = run.worker()?;
     set_nonblocking(worker.listener())?;
-    let mut here = Here { epoll: Epoll::create()?, connections: HashMap::new(), away: 0 };
+    let mut here = Here { epoll: Epoll::create()?, connections: FxHashMap::default(), away: 0 };
     here.epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
     here.epoll.add(&done.event, EpollFlags::EPOLLIN)?;
     let mut events = epoll::no_events();
@@ -93,7 +94,7 @@ fn event_loop(run: &'static Run, jobs: &Jobs, done: &Done) -> Result<()> {
 struct Here {
     epoll: Epoll,
     /// Watched connections, and the events they are watched for.
-    connections: HashMap<RawFd, (Connection, PollFlags)>,
+    connections: FxHashMap<RawFd, (Connection, PollFlags)>,
     /// Number of connections that are away with a job.
     away: usize,
 }

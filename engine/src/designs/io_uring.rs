@@ -5,12 +5,12 @@
 //! has unsent output, the session gets no received data. If more arrives than an inbox holds, the receive is cancelled
 //! until the output is sent.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::MutexGuard;
 
 use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{Feature, IO_URING};
@@ -67,7 +67,7 @@ fn serve(run: &'static Run) -> Result<()> {
         .context("cannot create the ring")?;
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
     let listener = run.listener().as_fd();
-    let mut clients = HashMap::new();
+    let mut clients = FxHashMap::default();
     let mut listening = true;
     let spins = spins(&run.settings);
     ring.accept(listener)?;

@@ -2,10 +2,10 @@
 //!
 //! The array has no limit on its size, but every wait copies the whole array in and out, and scans every descriptor.
 
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::Feature;
@@ -36,7 +36,7 @@ fn serve(run: &'static Run) -> Result<()> {
     set_nonblocking(worker.listener())?;
     let mut entries = vec![PollFd::new(listener, PollFlags::POLLIN)];
     let mut accepting = true;
-    let mut connections: HashMap<RawFd, Connection> = HashMap::new();
+    let mut connections: FxHashMap<RawFd, Connection> = FxHashMap::default();
     while accepting || !connections.is_empty() {
         poll(&mut entries)?;
         let mut over = false;

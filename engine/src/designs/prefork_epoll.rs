@@ -2,10 +2,10 @@
 //!
 //! The modern thundering herd: a connection wakes every child that sleeps in epoll_wait, and one of them gets it.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, FORK};
@@ -39,7 +39,7 @@ fn serve(run: &'static Run) -> Result<()> {
         epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
         let mut events = epoll::no_events();
         let mut accepting = true;
-        let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+        let mut connections: FxHashMap<RawFd, (Connection, PollFlags)> = FxHashMap::default();
         while accepting || !connections.is_empty() {
             for (descriptor, ready) in epoll.wait(&mut events, true)? {
                 if descriptor == listener {

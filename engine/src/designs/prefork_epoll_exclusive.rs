@@ -4,11 +4,11 @@
 //! The kernel looks at the children in the order in which they began to watch, so the first that sleeps gets most of
 //! the connections.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, FORK, Feature, refused};
@@ -54,7 +54,7 @@ fn serve(run: &'static Run) -> Result<()> {
         epoll.add(worker.listener(), EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE)?;
         let mut events = epoll::no_events();
         let mut accepting = true;
-        let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+        let mut connections: FxHashMap<RawFd, (Connection, PollFlags)> = FxHashMap::default();
         while accepting || !connections.is_empty() {
             for (descriptor, ready) in epoll.wait(&mut events, true)? {
                 if descriptor == listener {

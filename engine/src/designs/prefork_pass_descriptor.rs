@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, bail};
@@ -14,6 +14,7 @@ use crate::server::pool::{RESPAWN, fork_worker, replace};
 use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
+use crate::sys::readiness::poll::{PollFd, poll};
 use crate::sys::socket;
 use crate::transfer::primitive::Waits;
 
@@ -59,23 +60,25 @@ fn serve(run: &'static Run) -> Result<()> {
         let child = fork_child(run, index, &children, &waiting)?;
         children.push(child);
     }
+    let mut entries = watched(run, &children);
     loop {
         // Connections stay in the listener's queue while no child is free.
         let accepting = children.iter().any(|child| child.free);
-        let mut descriptors: Vec<_> = children.iter().map(|child| (child.channel.as_fd(), PollFlags::POLLIN)).collect();
-        descriptors.push((run.listener().as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
-        let ready = descriptor::poll(&descriptors, None)?;
+        let flags = if accepting { PollFlags::POLLIN } else { PollFlags::empty() };
+        entries[children.len()] = PollFd::new(run.listener().as_raw_fd(), flags);
+        poll(&mut entries)?;
 
         // A free child sends nothing, so a readable channel means that it has ended. Its place is filled before a
         // connection is passed on.
         let mut lost = Vec::new();
-        for (child, _) in children.iter_mut().zip(&ready).filter(|(_, ready)| !ready.is_empty()) {
+        for (child, _) in children.iter_mut().zip(&entries).filter(|(_, entry)| !entry.ready().is_empty()) {
             child.free = descriptor::receive_byte(child.channel.as_fd());
             if !child.free {
                 lost.push(child.index);
             }
         }
-        let listener_ready = !ready[children.len()].is_empty();
+        let listener_ready = !entries[children.len()].ready().is_empty();
+        let changes = !lost.is_empty();
         for index in lost {
             // The channel closes during the child's exit, just before the child can be waited for.
             process::wait()?;
@@ -90,6 +93,9 @@ fn serve(run: &'static Run) -> Result<()> {
         if children.is_empty() {
             bail!("all workers of the pool were lost; --respawn true replaces them");
         }
+        if changes {
+            entries = watched(run, &children);
+        }
         if listener_ready {
             let Some(socket) = parent.accept() else { break };
             run.tally.general().handed_over.fetch_add(1, Relaxed);
@@ -102,6 +108,12 @@ fn serve(run: &'static Run) -> Result<()> {
     children.iter().try_for_each(|child| socket::shutdown(child.channel.as_fd()))?;
     process::wait_for_all()?;
     Ok(())
+}
+
+/// What the parent waits for: the channel of each child, then the listener.
+fn watched(run: &Run, children: &[Child]) -> Vec<PollFd> {
+    let channels = children.iter().map(|child| &child.channel);
+    channels.chain([run.listener()]).map(|each| PollFd::new(each.as_raw_fd(), PollFlags::POLLIN)).collect()
 }
 
 /// Passes each waiting connection to the first free child, and closes the parent's copy.

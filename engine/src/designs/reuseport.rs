@@ -5,10 +5,10 @@
 //! listener can accept it. If a child is lost and not replaced, its listener is shut down, so that the others get its
 //! share. The hash decides then, even if connections are steered by CPU and each listener keeps its own.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::{EPOLL, FORK};
@@ -48,7 +48,7 @@ fn serve(run: &'static Run) -> Result<()> {
         epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
         let mut events = epoll::no_events();
         let mut accepting = true;
-        let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+        let mut connections: FxHashMap<RawFd, (Connection, PollFlags)> = FxHashMap::default();
         while accepting || !connections.is_empty() {
             for (descriptor, ready) in epoll.wait(&mut events, true)? {
                 if descriptor == listener {

@@ -3,10 +3,10 @@
 //! A set has room for descriptors below FD_SETSIZE (1,024), and FD_SET does not check. So a larger descriptor is closed
 //! and tallied before it gets there. Every wait copies both sets in and out, and scans every descriptor.
 
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Result, ensure};
+use rustc_hash::FxHashMap;
 
 use crate::base::about::About;
 use crate::base::feature::SELECT;
@@ -41,7 +41,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let (mut reading, mut writing) = (FdSet::zero(), FdSet::zero());
     reading.set(listener);
     let mut accepting = true;
-    let mut connections: HashMap<RawFd, Connection> = HashMap::new();
+    let mut connections: FxHashMap<RawFd, Connection> = FxHashMap::default();
     while accepting || !connections.is_empty() {
         let (mut readable, mut writable) = (reading, writing);
         let highest = connections.keys().copied().fold(listener, RawFd::max);

@@ -138,6 +138,7 @@ pub enum Turn {
 
 impl Connection {
     /// Starts to serve a channel of a blocking or non-blocking socket.
+    #[inline]
     pub fn new(channel: Channel, session: Box<dyn Session>) -> Self {
         Connection {
             watch: session.idle_limit().map(|limit| Watch::new(channel.socket().as_raw_fd(), limit)),

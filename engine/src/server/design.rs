@@ -310,8 +310,13 @@ impl Worker {
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let Acceptor { run, slot, .. } = self.acceptor;
         run.tally.general().first_connection.note(socket.as_fd());
-        let channel = self.openers.open(socket, slot).inspect_err(|error| self.acceptor.refused(error)).ok()?;
-        Some(Connection::new(channel, run.service.open()))
+        match self.openers.open(socket, slot) {
+            Ok(channel) => Some(Connection::new(channel, run.service.open())),
+            Err(error) => {
+                self.acceptor.refused(&error);
+                None
+            }
+        }
     }
 
     /// As [`Worker::open`], for a design that moves the bytes itself.

@@ -8,12 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{check_number, signal_mask};
 
-type Body = Box<dyn FnOnce() + Send>;
-
 /// Starts a detached thread with default attributes.
 pub fn spawn_detached(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // SAFETY: null attributes are the default ones.
-    unsafe { spawn(std::ptr::null(), Box::new(body)) }
+    unsafe { spawn(std::ptr::null(), body) }
 }
 
 /// Starts a detached thread with a stack of this many bytes (pthread_attr_setstacksize(3)).
@@ -23,7 +21,7 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
         let mut attributes = std::mem::zeroed();
         check_number(libc::pthread_attr_init(&mut attributes))?;
         let result = check_number(libc::pthread_attr_setstacksize(&mut attributes, bytes))
-            .and_then(|()| spawn(&attributes, Box::new(body)));
+            .and_then(|()| spawn(&attributes, body));
         libc::pthread_attr_destroy(&mut attributes);
         result
     }
@@ -55,11 +53,14 @@ pub fn create_and_join() -> io::Result<()> {
 
 /// # Safety
 /// The attributes are null or initialised.
-unsafe fn spawn(attributes: *const libc::pthread_attr_t, body: Body) -> io::Result<()> {
-    let body: *mut Body = Box::into_raw(Box::new(body));
+unsafe fn spawn<Body: FnOnce() + Send + 'static>(
+    attributes: *const libc::pthread_attr_t,
+    body: Body,
+) -> io::Result<()> {
+    let body = Box::into_raw(Box::new(body));
     let mut thread = 0;
     // SAFETY: `enter` takes ownership of the box. If there is no thread, it is taken back below.
-    let result = unsafe { libc::pthread_create(&mut thread, attributes, enter, body.cast()) };
+    let result = unsafe { libc::pthread_create(&mut thread, attributes, enter::<Body>, body.cast()) };
     if result != 0 {
         // SAFETY: no thread was made, so we still own the box.
         drop(unsafe { Box::from_raw(body) });
@@ -70,7 +71,7 @@ unsafe fn spawn(attributes: *const libc::pthread_attr_t, body: Body) -> io::Resu
     Ok(())
 }
 
-extern "C" fn enter(body: *mut libc::c_void) -> *mut libc::c_void {
+extern "C" fn enter<Body: FnOnce()>(body: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: this is the box of `spawn`, given to this thread only.
     let body = unsafe { Box::from_raw(body.cast::<Body>()) };
     // A panic must not unwind into C; its message has been printed.

@@ -81,11 +81,10 @@ pub struct Openers {
 
 impl Openers {
     /// Makes a channel of a connected socket, blocking or not.
+    #[inline]
     pub fn open(&mut self, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
         let (sender, receiver) = (self.senders.open(socket.as_fd())?, self.receivers.open(socket.as_fd())?);
-        let mut channel = Channel::new(socket, sender, receiver, slot);
-        channel.outbox = Outbox::gathering(self.messages_at_once);
-        Ok(channel)
+        Ok(Channel { outbox: Outbox::gathering(self.messages_at_once), ..Channel::new(socket, sender, receiver, slot) })
     }
 }
 
@@ -105,6 +104,7 @@ pub struct Channel {
 
 impl Channel {
     /// Makes a channel with the given ends; see [`Openers::open`].
+    #[inline]
     pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>, slot: &'static Slot) -> Self {
         slot.connections.fetch_add(1, Relaxed);
         Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox: Outbox::default(), calls: 0 }

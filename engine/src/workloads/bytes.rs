@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use arrayvec::ArrayVec;
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
@@ -73,7 +74,7 @@ struct Bytes {
 impl Service for Bytes {
     fn open(&self) -> Box<dyn Session> {
         let Bytes { payload, spin, stalls } = self;
-        Box::new(BytesSession { payload: Arc::clone(payload), spin: *spin, stalls: *stalls, line: Vec::new() })
+        Box::new(BytesSession { payload: Arc::clone(payload), spin: *spin, stalls: *stalls, line: ArrayVec::new() })
     }
 }
 
@@ -81,7 +82,7 @@ struct BytesSession {
     payload: Arc<[u8]>,
     spin: Spin,
     stalls: Stalls,
-    line: Vec<u8>,
+    line: ArrayVec<u8, LONGEST_LINE>,
 }
 
 impl Session for BytesSession {
@@ -95,10 +96,7 @@ impl Session for BytesSession {
         }
         let newline = input.bytes().iter().position(|&byte| byte == b'\n');
         let part = &input.bytes()[..newline.unwrap_or(input.bytes().len())];
-        if self.line.len() + part.len() > LONGEST_LINE {
-            return Err(ErrorKind::BadRequest);
-        }
-        self.line.extend_from_slice(part);
+        self.line.try_extend_from_slice(part).map_err(|_| ErrorKind::BadRequest)?;
         let taken = part.len() + usize::from(newline.is_some());
         input.take(taken);
         if newline.is_none() {

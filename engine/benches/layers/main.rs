@@ -2,7 +2,10 @@
 //! that the load counts for a request, with the load's own types. `python bench layers` compares it with the whole load.
 //!
 //! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` sends requests to a server of the workload `bytes`,
-//! and prints requests, nanoseconds and CPU nanoseconds of the window as a line of JSON.
+//! and prints requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. `layers serve LOOP ADDRESS` is a
+//! server of that workload with a bare loop (`servers.rs`).
+
+mod servers;
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -249,6 +252,11 @@ impl ClientSide {
 fn main() -> Result<()> {
     // `cargo bench` passes this option.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    if let [serve, name, address] = &words[..]
+        && serve == "serve"
+    {
+        return servers::serve(name, address);
+    }
     let [kind, address, clients, bytes, warm_up, length] = &words[..] else {
         eprintln!("layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS: `python bench layers` runs it");
         return Ok(());
