@@ -23,7 +23,7 @@ ROUNDS, FEWEST = 20, 11
 """The usual number of rounds, and the fewest that can show a difference of each of the rows."""
 SECONDS = 0.9
 """Usual time of a trial."""
-FAULTS, CALLS = "server.minor_faults_per_request", "server.system_calls_per_request"
+COUNTED = ("page_faults", "system_calls")
 CPU = "server_cpu_per_connection"
 
 
@@ -56,8 +56,8 @@ def run(given: argparse.Namespace) -> None:
     study = load_study(str(STUDY), "quick", _overrides(given), catalogue())
     with tempfile.TemporaryDirectory() as folder:
         summary = run_study(study, given.out or Path(folder) / "run", seed=given.seed)
-    print(f"\n{'':26}{'CPU (µs/connection)':>20}{'ratio':>22}{'page faults':>18}{'system calls':>18}")
-    print(f"{'design':26}{'ours':>10}{'C':>10}{'ours / C':>22}{'ours':>9}{'C':>9}{'ours':>9}{'C':>9}")
+    print(f"\n{'':26}{'CPU (µs/connection)':>20}{'ratio':>25}{'page faults':>18}{'system calls':>18}")
+    print(f"{'design':26}{'ours':>10}{'C':>10}{'ours / C':>25}{'ours':>9}{'C':>9}{'ours':>9}{'C':>9}")
     for line in lines(summary):
         print(line)
     print("Page faults and system calls are per connection. In brackets: 95 % intervals.")
@@ -68,19 +68,26 @@ def lines(summary: Summary) -> list[str]:
     found = {each.name: each for each in summary.contenders}
     pairs = {(pair.a, pair.b): pair for pair in summary.pairs if pair.metric == CPU}
     return [
-        _line(found[name], found[name + PLAIN], pairs[name, name + PLAIN])
+        _line(summary, found[name], found[name + PLAIN], pairs[name, name + PLAIN])
         for name in found
         if name + PLAIN in found
     ]
 
 
-def _line(ours: ContenderSummary, plain: ContenderSummary, pair: PairSummary) -> str:
+def _line(summary: Summary, ours: ContenderSummary, plain: ContenderSummary, pair: PairSummary) -> str:
     cells = [f"{ours.name:26}"]
     cells += [f"{_shown(each.metrics.get(CPU), 1e6, 2):>10}" for each in (ours, plain)]
-    cells.append(f"{_ratio(pair):>22}")
-    for metric in (FAULTS, CALLS):
-        cells += [f"{_shown(each.metrics.get(metric), 1, 2):>9}" for each in (ours, plain)]
+    cells.append(f"{_ratio(pair):>25}")
+    for counter in COUNTED:
+        cells += [f"{_counted(summary, each.name, counter):>9}" for each in (ours, plain)]
     return "".join(cells)
+
+
+def _counted(summary: Summary, name: str, counter: str) -> str:
+    contender = summary.counting.of(name) if summary.counting else None
+    server = contender.sides.get("server") if contender else None
+    count = server.counts.get(counter) if server else None
+    return "unknown" if count is None else f"{count.per_request:.2f}"
 
 
 def _ratio(pair: PairSummary) -> str:
