@@ -1,4 +1,4 @@
-"""Cost of each layer of the load: bare event loop, session, histogram, checks, the whole load; designs and bare loops.
+"""Cost of each layer of the load: bare event loop, session, histogram, checks, the whole load.
 
 `engine/benches/layers`, which cargo builds, runs the same loop with more and more layers of the load. It
 begins with a socket and a count of bytes. The session adds the conversation, primitives and counts. The next

@@ -16,7 +16,7 @@ from typing import Any
 from handbook import links
 from handbook.catalogued import catalogue
 from handbook.markdown import ROOT
-from handbook.pages import contents, demo, entries, reference, sources, study_file
+from handbook.pages import contents, demo, entries, findings, reference, sources, study_file
 from handbook.records.kept import kept_calls, kept_studies
 from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
@@ -37,6 +37,7 @@ def documents() -> dict[Path, str]:
         **reference.documents(catalogue()),
         **entries.documents(catalogue(), kept),
         **demo.documents(kept.studies),
+        **findings.documents(kept.studies),
     }
 
 

@@ -97,6 +97,19 @@ class KeptChart(_Form):
     file: str
 
 
+class KeptClaim(_Form):
+    """A claim of a source, with its verdict."""
+
+    id: str
+    statement: str
+    paper: str | None
+    ours: str
+    verdict: str
+    why: str
+    blocks_needed: int | None
+    decided_at: int | None
+
+
 class KeptFigures(_Form):
     """The file figures.json."""
 
@@ -114,6 +127,12 @@ class KeptFigures(_Form):
     machine: str
     tables: tuple[KeptTable, ...]
     charts: tuple[KeptChart, ...]
+    decides_claims: bool = False
+    """True if the run went on until its claims were decided."""
+    claims: tuple[KeptClaim, ...] = ()
+    """Empty in older records."""
+    foreign_share: float | None = None
+    """Share of the CPU time that other programs used; None in older records."""
 
 
 class Erratum(_Form):

@@ -23,6 +23,7 @@ from handbook.records.kept import (
     TABLE,
     Kept,
     KeptChart,
+    KeptClaim,
     KeptFigures,
     KeptPair,
     KeptRow,
@@ -42,7 +43,14 @@ from thunderherd.records.directory import (
     WITHOUT_COUNTERS,
     load,
 )
-from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import (
+    ClaimSummary,
+    ContenderSummary,
+    PairSummary,
+    Summary,
+    SweepSummary,
+    TrialRecord,
+)
 from thunderherd.show.charts.by_name import NamedChart, all_charts
 from thunderherd.show.charts.files import as_file
 from thunderherd.show.sentences.tables import main_caption
@@ -54,6 +62,9 @@ from thunderherd.text.layout import make_console
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 FORM = 1
+
+CLAIMS_SIZE = "claims"
+"""The size of a study that goes on until its claims are decided."""
 
 MOST_BYTES = 1536 * 1024
 """The largest size of an archive. Files that would exceed it are left out, and the README names them."""
@@ -160,6 +171,22 @@ def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, 
         machine=_machine(run["machine"]),
         tables=tuple(tables),
         charts=tuple(charts),
+        decides_claims=study.size == CLAIMS_SIZE,
+        claims=tuple(_claim(each) for each in summary.claims),
+        foreign_share=summary.trials.foreign_share,
+    )
+
+
+def _claim(each: ClaimSummary) -> KeptClaim:
+    return KeptClaim(
+        id=each.id,
+        statement=each.statement,
+        paper=each.paper_figure,
+        ours=each.our_figure,
+        verdict=each.verdict,
+        why=each.why,
+        blocks_needed=each.blocks_needed,
+        decided_at=each.decided_at,
     )
 
 

@@ -1,0 +1,121 @@
+"""The page docs/findings.md: every claim of the sources with the source's figure, ours, the verdict, and why.
+
+Figures and verdicts are those of the newest record of each source that decided its claims
+(`thunderherd claims STUDY --decide`). docs/entries/findings.toml has a sentence for each claim that a record
+contradicts.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from handbook.markdown import ROOT, made_from, page, plain, table
+from handbook.pages.recorded_figures import link
+from handbook.records.kept import Kept, KeptClaim
+from thunderherd.errors import UserError
+from thunderherd.text.figures import ABSENT
+
+DOCUMENT = Path("docs/findings.md")
+REASONS = Path("docs/entries/findings.toml")
+SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4")
+VERDICTS = ("supported", "refuted", "no difference that matters", "undecided", "not testable here")
+REFUTED, UNDECIDED = "refuted", "undecided"
+
+ABOUT = """\
+The five sources make 70 claims about servers and sockets. This page compares each with a recorded run, which
+went on until its claims were decided: `thunderherd claims NAME --decide`.
+[Verdicts](methodology/verdicts.md) explains how a claim is judged.
+
+- **Supported**: the run shows every difference that the claim needs.
+- **Refuted**: the run shows the opposite of one of them.
+- **No difference that matters**: the difference lies within the margin that the claim states.
+- **Undecided**: more blocks would be needed; their number is expected from the spread of the run's blocks.
+- **Not testable here**: the machine lacks what the claim is about, such as four CPUs or hardware counters.
+
+Differences are corrected (Holm) for all claims of a source. Each 95 % interval is for its own figure."""
+
+
+def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
+    """Return the page; without any record of claims, none."""
+    found = {
+        name: next(
+            (each for each in kept if each.figures.study == name and each.figures.decides_claims), None
+        )
+        for name in SOURCES
+    }
+    recorded = {name: each for name, each in found.items() if each is not None}
+    if not recorded:
+        return {}
+    reasons = reasons_of(root / REASONS, recorded)
+    parts = [_source(name, each, reasons.get(name, {})) for name, each in found.items()]
+    made = made_from("records", str(REASONS))
+    return {DOCUMENT: page("# Findings", made, ABOUT, _totals(found), *parts)}
+
+
+def reasons_of(path: Path, recorded: Mapping[str, Kept]) -> dict[str, dict[str, str]]:
+    """Read the sentences by study and claim.
+
+    Raises UserError if a refuted claim of a record has none, or if there is one for another claim.
+    """
+    reasons: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
+    for name, each in recorded.items():
+        refuted = {claim.id for claim in each.figures.claims if claim.verdict == REFUTED}
+        given = set(reasons.get(name, {}))
+        if refuted != given:
+            raise UserError(
+                f"{name}: a sentence is missing for {', '.join(sorted(refuted - given)) or 'none'}, "
+                f"and is not wanted for {', '.join(sorted(given - refuted)) or 'none'}",
+                code="findings.reasons",
+                hint="it explains why the record contradicts the source",
+                where=str(path),
+            )
+    return reasons
+
+
+def _totals(found: Mapping[str, Kept | None]) -> str:
+    rows = []
+    counts: Counter[str] = Counter()
+    for name, each in found.items():
+        if each is None:
+            continue
+        verdicts = Counter(claim.verdict for claim in each.figures.claims)
+        counts += verdicts
+        rows.append([f"[{name}](#{name})", *(str(verdicts[verdict]) for verdict in VERDICTS)])
+    rows.append(["all", *(str(counts[verdict]) for verdict in VERDICTS)])
+    return table(["source", *VERDICTS], rows)
+
+
+def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
+    if kept is None:
+        return page(f"## {name}", f"No run of `thunderherd claims {name} --decide` has been recorded.")
+    figures = kept.figures
+    share = figures.foreign_share
+    noise = "" if share is None else f" Other programs used {100 * share:.1f} % of the CPU time (median)."
+    record = link(kept.folder / "README.md", DOCUMENT)
+    about = (
+        f"{plain(figures.title)}: [{figures.blocks} blocks]({record}) on {kept.date}, "
+        f"{plain(figures.machine)}.{noise}"
+    )
+    rows = [
+        [
+            each.id,
+            plain(each.statement),
+            plain(each.paper or ABSENT),
+            plain("; ".join(each.ours.splitlines())),
+            f"**{each.verdict}**",
+            _why(each, reasons.get(each.id)),
+        ]
+        for each in figures.claims
+    ]
+    return page(f"## {name}", about, table(["", "claim", "source's figure", "ours", "verdict", "why"], rows))
+
+
+def _why(claim: KeptClaim, reason: str | None) -> str:
+    if reason:
+        return plain(reason)
+    if claim.verdict == UNDECIDED and claim.blocks_needed:
+        return f"{plain(claim.why)} About {claim.blocks_needed} blocks in all would decide it."
+    return plain(claim.why)
