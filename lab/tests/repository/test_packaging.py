@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -170,6 +171,17 @@ def test_launcher_works_in_a_path_with_spaces(tmp_path: Path) -> None:
     assert ast.unparse(ast.Module(ast.parse(launcher.read_text()).body[1:], [])) == ast.unparse(
         ast.parse(shipped.read_text())
     )
+
+
+def test_the_linker_script_names_modules_that_exist() -> None:
+    text = (ROOT / "engine" / "serving.ld").read_text()
+    named = re.findall(r"thunderherd_engine((?:\d+[a-z_]+)+)\*", text)
+    assert len(named) >= 8
+    for mangled in named:
+        parts = re.findall(r"(\d+)([a-z_]+)", mangled)
+        assert all(int(length) == len(name) for length, name in parts), mangled
+        path = ROOT.joinpath("engine", "src", *(name for _, name in parts))
+        assert path.is_dir() or path.with_suffix(".rs").is_file(), mangled
 
 
 FIXED_ADDRESSES = 2
