@@ -21,8 +21,11 @@ const LARGEST: u64 = 16384;
 /// Highest descriptor of a connection.
 const DESCRIPTORS: usize = 4096;
 
+/// Serves at a listener until it is killed.
+type Loop = fn(TcpListener) -> Result<()>;
+
 /// The loops by name.
-pub const LOOPS: &[(&str, fn(TcpListener) -> Result<()>)] = &[("epoll", epoll), ("io_uring", io_uring)];
+const LOOPS: &[(&str, Loop)] = &[("epoll", epoll), ("io_uring", io_uring)];
 
 /// Runs a loop of [`LOOPS`] at an address.
 pub fn serve(name: &str, address: &str) -> Result<()> {

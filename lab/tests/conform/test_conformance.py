@@ -245,7 +245,8 @@ def test_the_example_of_the_documentation(
     ],
 )
 def test_the_same_server_without_a_fault_passes(fault: str, workload: str) -> None:
-    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)
+    # A server in Python that looks at all processes for each of 200 clients takes seconds on a slow machine.
+    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=3 * PATIENCE)
     assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
 
 
