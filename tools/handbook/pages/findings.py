@@ -64,10 +64,13 @@ def reasons_of(path: Path, recorded: Mapping[str, Kept]) -> dict[str, dict[str, 
     for name, each in recorded.items():
         refuted = {claim.id for claim in each.figures.claims if claim.verdict == REFUTED}
         given = set(reasons.get(name, {}))
-        if refuted != given:
+        missing, needless = sorted(refuted - given), sorted(given - refuted)
+        if missing or needless:
+            wrong = (
+                f"no sentence for {', '.join(missing)}" if missing else f"not refuted: {', '.join(needless)}"
+            )
             raise UserError(
-                f"{name}: a sentence is missing for {', '.join(sorted(refuted - given)) or 'none'}, "
-                f"and is not wanted for {', '.join(sorted(given - refuted)) or 'none'}",
+                f"{name}: {wrong}",
                 code="findings.reasons",
                 hint="it explains why the record contradicts the source",
                 where=str(path),
