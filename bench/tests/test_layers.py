@@ -61,6 +61,14 @@ def test_open_load_is_measured_at_its_rate_or_refused(use_engine: object) -> Non
         layers.of_the_load("open", slow.ready.address, cpus, given, 1000)
 
 
+def test_the_cost_of_a_server_is_per_request_of_a_whole_load(use_engine: object) -> None:
+    given = argparse.Namespace(clients=8, milliseconds=200)
+    cost = layers.server_cost(Path("unused"), "epoll", 64, layers.OURS, given)
+    assert 0 < cost < 1000
+    with pytest.raises(EngineError):
+        layers.server_cost(Path("no such program"), "epoll", 64, layers.BARE, given)
+
+
 def test_a_build_by_cargo_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
