@@ -78,8 +78,7 @@ fn serve(run: &'static Run) -> Result<()> {
             }
         }
         let listener_ready = !entries[children.len()].ready().is_empty();
-        let changes = !lost.is_empty();
-        for index in lost {
+        for &index in &lost {
             // The channel closes during the child's exit, just before the child can be waited for.
             process::wait()?;
             children.retain(|child| child.index != index);
@@ -93,7 +92,7 @@ fn serve(run: &'static Run) -> Result<()> {
         if children.is_empty() {
             bail!("all workers of the pool were lost; --respawn true replaces them");
         }
-        if changes {
+        if !lost.is_empty() {
             entries = watched(run, &children);
         }
         if listener_ready {

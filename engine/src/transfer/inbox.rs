@@ -24,7 +24,7 @@ thread_local! {
     static SPARE: Spare = Spare::default();
 }
 
-/// Buffers of threads that have ended. Clearing a new one costs a thread for one connection 2 % of its CPU time.
+/// Buffers of threads that have ended. A new one would have to be cleared, for a thread that serves one connection.
 static SPARES: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
 
 /// A buffer that outlives its thread.
