@@ -368,9 +368,11 @@ def test_a_real_submission_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (found["score"], found["max_score"]) == (20, 20)
     assert found["extra_data"]["cost"]["ratio"] > 0
     assert found["extra_data"]["prediction"]["predicted"] == "dearer"
-    (folder,) = (tmp_path / "results").iterdir()
-    assert re.fullmatch(r"grade-\d{8}-\d{6}", folder.name), "no check takes its name"
-    assert (folder / "compare" / "trials.jsonl").exists()
+    folders = [*(tmp_path / "results").iterdir()]
+    assert 1 <= len(folders) <= 2, "a machine that was busy makes it measure a second time"
+    for folder in folders:
+        assert re.fullmatch(r"grade-\d{8}-\d{6}", folder.name), "no check takes its name"
+        assert (folder / "compare" / "trials.jsonl").exists()
 
 
 @pytest.mark.parametrize("place", ["nowhere/results.json", "."])
