@@ -35,8 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from thunderherd.claims.claim_file import Claim, load_claims
+from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.blocks_needed import MOST, expected_blocks
 from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
@@ -46,7 +48,16 @@ from thunderherd.study.loading import Look, Study
 from thunderherd.text.figures import count
 from thunderherd.trial.caveats import Shares, copied_after_all, remarks
 
-__all__ = ["ClaimResult", "alpha_at", "at_least", "contenders_of", "judge", "judged_after", "open_claims"]
+__all__ = [
+    "ClaimResult",
+    "alpha_at",
+    "at_least",
+    "contenders_of",
+    "judge",
+    "judged_after",
+    "open_after",
+    "open_claims",
+]
 
 DIFFERENT: tuple[ClaimVerdict, ...] = ("supported", "refuted")
 ALIKE: ClaimVerdict = "no difference that matters"
@@ -89,6 +100,20 @@ def judge(
         The claims file has mistakes.
     """
     claims = load_claims(study) if claims is None else claims
+    verdicts, over, several = _verdicts(study, values, alpha, claims, unavailable or {}, scaled or {})
+    shown = [_Case(claim, study, values, unavailable or {}, scaled or {}) for claim in claims]
+    return [case.result(verdicts[case.claim.id], over, several) for case in shown]
+
+
+def _verdicts(
+    study: Study,
+    values: Values,
+    alpha: float | None,
+    claims: Sequence[Claim],
+    unavailable: Mapping[str, str],
+    scaled: Shares,
+) -> tuple[dict[str, _Verdict], _Over, bool]:
+    """Return the verdicts by claim, what those of the last look were judged by, and if there were several."""
     last_alpha, early = judged_after(study, values, alpha)
     blocks = blocks_of(values)
     reached = [look for look in study.looks if look.blocks <= blocks]
@@ -100,7 +125,7 @@ def judge(
     for place, look in enumerate(reached):
         seen = values if look.blocks == blocks else _first(values, look.blocks)
         cases = [
-            _Case(claim, study, seen, unavailable or {}, scaled or {})
+            _Case(claim, study, seen, unavailable, scaled)
             for claim in claims
             if place == 0 or verdicts[claim.id].verdict == "undecided"
         ]
@@ -112,8 +137,7 @@ def judge(
             look.blocks,
         )
         verdicts |= _at_look(cases, over)
-    shown = [_Case(claim, study, values, unavailable or {}, scaled or {}) for claim in claims]
-    return [case.result(verdicts[case.claim.id], over, len(reached) > 1) for case in shown]
+    return verdicts, over, len(reached) > 1
 
 
 def _at_look(cases: Sequence[_Case], over: _Over) -> dict[str, _Verdict]:
@@ -198,6 +222,12 @@ def open_claims(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> list
     return [claim for claim in claims if claim.id in undecided and claim.is_testable]
 
 
+def open_after(study: Study, values: Values, claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims that more blocks than these may decide, without the figures of a judgement."""
+    verdicts, _, _ = _verdicts(study, values, None, claims, {}, {})
+    return [claim for claim in claims if verdicts[claim.id].verdict == "undecided" and claim.is_testable]
+
+
 def contenders_of(claims: Sequence[Claim]) -> set[str]:
     """Return the contenders that the tests and figures of claims need."""
     return {name for claim in claims for each in (*claim.tests, *claim.figures) for name in each.contenders()}
@@ -221,13 +251,23 @@ class _Case:
         self.missing = list(
             dict.fromkeys(reason for each in claim.tests for reason in lacks(each, values, unavailable))
         )
-        self.figures, self.shown_tests = (
-            [measure(each, study, values) for each in contrasts if not lacks(each, values, unavailable)]
-            for contrasts in (claim.figures, claim.tests)
-        )
-        self.study, self.values = study, values
+        self.study, self.values, self.unavailable = study, values, unavailable
+        self.shown_tests = self._measured(claim.tests)
         # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
+
+    def _measured(self, contrasts: Sequence[Contrast]) -> list[ContrastResult]:
+        """Return the results of those contrasts that the run has the figures for."""
+        return [
+            measure(each, self.study, self.values)
+            for each in contrasts
+            if not lacks(each, self.values, self.unavailable)
+        ]
+
+    @cached_property
+    def figures(self) -> list[ContrastResult]:
+        """The figures beside the source's. No verdict needs them, and the interval of a ratio takes long."""
+        return self._measured(self.claim.figures)
 
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:
         """Return the verdict without a test and its reason, if something prevents a judgement."""

@@ -21,7 +21,7 @@ keeps the values of its blocks, and later blocks do without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -156,7 +156,8 @@ def select(study: Study, trials: Iterable[TrialRecord], settling: Settling | Non
     for the contenders that were neither given up nor settled by then.
     """
     blocks = blocks_of(trials)
-    chosen = _Chosen(settling)
+    loudness = {block.number: block.loudness(study.noise) for block in blocks}
+    chosen = _Chosen(loudness, settling)
     chosen.settle([], ())
     for count in range(1, len(blocks) + 1):
         chosen.go_on(study, blocks[:count])
@@ -167,7 +168,7 @@ def select(study: Study, trials: Iterable[TrialRecord], settling: Settling | Non
     if time_was_up:
         planned = chosen.end(study, planned, [block for block in blocks if block.is_complete(names)])
     incomplete = [each.number for each in blocks if each.is_finished(names) and not each.is_complete(names)]
-    loud = {block.number for block in blocks if block.loudness(study.noise) > 1}
+    loud = {number for number, of in loudness.items() if of > 1}
     return Selection(
         accepted=tuple(chosen.accepted),
         rejected=tuple(sorted(loud.intersection(chosen.complete).difference(chosen.accepted))),
@@ -210,6 +211,8 @@ def _remaining(study: Study, lost: Container[str]) -> list[str]:
 class _Chosen:
     """The selection from the blocks so far; looks that were reached do not change."""
 
+    loudness: Mapping[int, float]
+    """The noise of each block (`Block.loudness`)."""
     settling: Settling | None = None
     left_out: frozenset[str] = frozenset()
     """The contenders that are settled."""
@@ -228,7 +231,7 @@ class _Chosen:
         If too many were noisy, the least noisy are taken after all.
         """
         rejected = study.noise.reject_at_most_percent / 100
-        loud = {block.number: block.loudness(study.noise) for block in complete}
+        loud = {block.number: self.loudness[block.number] for block in complete}
         left_out = sorted(loud.keys() - {*self.accepted}, key=lambda number: (loud[number], number))
         missing = math.ceil(len(loud) * (1 - rejected) - 1e-9) - len(self.accepted)
         self.kept += left_out[: max(0, missing)]
@@ -268,7 +271,7 @@ class _Chosen:
     def _take(self, study: Study, look: Look, finished: Sequence[Block], complete: Sequence[Block]) -> bool:
         """Accept blocks for the next look; return whether they are enough."""
         limit = most_blocks(look, study.noise.reject_at_most_percent)
-        loud = {block.number: block.loudness(study.noise) for block in complete if block.number <= limit}
+        loud = {block.number: self.loudness[block.number] for block in complete if block.number <= limit}
         left = [number for number in loud if number not in self.accepted]
         self.accepted += [number for number in left if loud[number] <= 1][: look.blocks - len(self.accepted)]
         if len(self.accepted) < look.blocks and sum(each.number <= limit for each in finished) == limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from thunderherd.claims.claim_file import Claim, load_claims
-from thunderherd.judge.claims.claims import ClaimResult, contenders_of, judge, open_claims
+from thunderherd.judge.claims.claims import ClaimResult, contenders_of, judge, open_after
 from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, select
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.pair_summaries import is_decided as are_decided
@@ -59,7 +59,7 @@ def _settling(study: Study) -> Callable[[Sequence[Block], Container[str]], froze
         if not blocks:
             return names - contenders_of([claim for claim in claims if claim.is_testable])
         counted = [with_ceilings(study, block) for block in blocks]
-        results = judge(study, metric_values(study, given_up, counted, names), claims=claims)
-        return names - contenders_of(open_claims(claims, results))
+        values = metric_values(study, given_up, counted, names)
+        return names - contenders_of(open_after(study, values, claims))
 
     return settled
