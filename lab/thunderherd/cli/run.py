@@ -161,12 +161,21 @@ def run_claims(
         )
     _refuse_commands(resolved)
     directory = out or default_directory(resolved.name)
-    summary = _run(resolved, directory, seed, resume=resume)
+    go_on = ("thunderherd", "claims", study, "--decide", "--out", str(directory), "--resume")
+    summary = _run(resolved, directory, seed, resume=resume, go_on=go_on)
     print(f"report: {write_report(directory)}", file=sys.stderr)
     return summary
 
 
-def _run(study: Study, directory: Path, seed: int | None, *, resume: bool, conform: bool = True) -> Summary:
+def _run(
+    study: Study,
+    directory: Path,
+    seed: int | None,
+    *,
+    resume: bool,
+    conform: bool = True,
+    go_on: Sequence[str] = (),
+) -> Summary:
     from thunderherd.claims.claim_file import load_source
     from thunderherd.judge.claims.paper_counters import load_counters
     from thunderherd.judge.summary.open_claims import for_claims
@@ -176,7 +185,13 @@ def _run(study: Study, directory: Path, seed: int | None, *, resume: bool, confo
     load_source(study)
     load_counters(study)
     return run_study(
-        for_claims(study), directory, seed=seed, resume=resume, command=command_line(), conform=conform
+        for_claims(study),
+        directory,
+        seed=seed,
+        resume=resume,
+        command=command_line(),
+        go_on=go_on,
+        conform=conform,
     )
 
 

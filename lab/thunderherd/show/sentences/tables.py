@@ -82,9 +82,11 @@ def legend(summary: Summary) -> list[str]:
 
 
 def verdict_counts(summary: Summary) -> str:
-    """Counts the comparisons by verdict."""
+    """Counts the comparisons by verdict, or says why there are none."""
     if summary.study.repetitions:
         return f"none: size {summary.study.size} repeats every trial and gives no verdicts"
+    if not summary.family:
+        return "none: no contenders are compared"
     counts = Counter(pair.verdict for pair in summary.family)
     band = f"{summary.study.equivalence_percent:g}"
     parts = [
