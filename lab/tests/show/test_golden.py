@@ -13,21 +13,22 @@ import pytest
 from made.paths import ROOT
 from typer.testing import CliRunner
 
-from handbook.records.kept import ARCHIVE, kept_studies
+from handbook.records.kept import ARCHIVE, FOLDER
 from thunderherd.cli.main import app
 from thunderherd.records import directory
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.show.tables.by_name import all_tables
 
-RUNS = ("unp-ch30", "css503-p4")
+RUNS = {"unp-ch30": "2026-11-25", "css503-p4": "2026-11-23"}
+"""The dates of runs that compare all their contenders; one that decides claims has fewer pages."""
 
 
 @pytest.fixture(scope="module", params=RUNS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a recorded run; its name is the study's."""
     folder = tmp_path_factory.mktemp("recorded")
-    (kept,) = [each for each in kept_studies() if each.figures.study == request.param]
-    with tarfile.open(ROOT / kept.folder / ARCHIVE) as archive:
+    record = ROOT / FOLDER / RUNS[request.param] / str(request.param)
+    with tarfile.open(record / ARCHIVE) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)
     return (folder / "run").rename(folder / str(request.param))

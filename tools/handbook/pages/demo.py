@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from handbook.markdown import ROOT, between, fenced, plain
 from handbook.pages.recorded_figures import link
-from handbook.records.kept import REPORT_PICTURE, TABLE, Kept
+from handbook.records.kept import REPORT_PICTURE, TABLE, Kept, KeptTable
 
 STUDY, MARK, REPORT_MARK = "unp-ch30", "demo", "report"
 README, TUTORIAL = Path("README.md"), Path("docs/tutorial.md")
 PAGES = (README, TUTORIAL)
 CHARTS = {README: "", TUTORIAL: "process-control"}
 """The chart below the table; README.md begins with a picture of the report instead."""
+FIRST_FACT = "Verdicts"
 LEFT_OUT = ("Bound", "Note")
 """Facts below the recorded table that are too long for a sample."""
 
@@ -41,9 +43,9 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
     """Write the record's seed and machine, its table, and its chart."""
     figures = kept.figures
     parts = [
-        f"A run with `--seed {figures.seed}` on {figures.machine} printed this table. Your figures will "
+        f"`{shlex.join(figures.command)}` on {figures.machine} printed this table. Your figures will "
         f"differ. ([The whole record]({link(kept.folder / 'README.md', page)}).)",
-        fenced("text", _shortened((root / kept.folder / TABLE).read_text(encoding="utf-8"))),
+        fenced("text", _shortened((root / kept.folder / TABLE).read_text(encoding="utf-8"), figures.tables)),
     ]
     parts += [
         f"![{plain(chart.title)}]({link(kept.folder / chart.file, page)})"
@@ -53,10 +55,14 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
     return "\n\n".join(parts)
 
 
-def _shortened(table: str) -> str:
-    """Drop some facts below a printed table. The further lines of a fact are indented."""
-    lines, dropped = [], False
-    for line in table.splitlines():
+def _shortened(printed: str, tables: Sequence[KeptTable]) -> str:
+    """Drop the tables of sweeps, and some facts below them. The further lines of a fact are indented."""
+    sweeps = {each.title for each in tables if each.sweep is not None}
+    lines, dropped, in_sweeps = [], False, False
+    for line in printed.splitlines():
+        in_sweeps = (in_sweeps or line in sweeps) and line.split(" ", 1)[0] != FIRST_FACT
+        if in_sweeps:
+            continue
         if line[:1].strip():
             dropped = line.split(" ", 1)[0] in LEFT_OUT
         if not dropped:

@@ -7,6 +7,7 @@ contradicts.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,10 @@ DOCUMENT = Path("docs/findings.md")
 REASONS = Path("docs/entries/findings.toml")
 SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4")
 VERDICTS = ("supported", "refuted", "no difference that matters", "undecided", "not testable here")
-REFUTED, UNDECIDED = "refuted", "undecided"
+REFUTED = "refuted"
+INTERVALS = re.compile(r"(; )?in brackets [\d.]+ % intervals")
+"""What the page's head says of all figures."""
+REMARK = re.compile(r" \[(.*?)\]")
 
 ABOUT = """\
 The five sources make 70 claims about servers and sockets. This page compares each with a recorded run, which
@@ -35,7 +39,8 @@ went on until its claims were decided: `thunderherd claims NAME --decide`.
 - **Undecided**: more blocks would be needed; their number is expected from the spread of the run's blocks.
 - **Not testable here**: the machine lacks what the claim is about, such as four CPUs or hardware counters.
 
-Differences are corrected (Holm) for all claims of a source. Each 95 % interval is for its own figure."""
+Differences are corrected (Holm) for all claims of a source. In brackets is the 95 % interval of each
+figure by itself."""
 
 
 def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
@@ -107,7 +112,7 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
             each.id,
             plain(each.statement),
             plain(each.paper or ABSENT),
-            plain("; ".join(each.ours.splitlines())),
+            _ours(each),
             f"**{each.verdict}**",
             _why(each, reasons.get(each.id)),
         ]
@@ -119,6 +124,11 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
 def _why(claim: KeptClaim, reason: str | None) -> str:
     if reason:
         return plain(reason)
-    if claim.verdict == UNDECIDED and claim.blocks_needed:
-        return f"{plain(claim.why)} About {claim.blocks_needed} blocks in all would decide it."
     return plain(claim.why)
+
+
+def _ours(claim: KeptClaim) -> str:
+    """Write one figure on a line, then the unit, then each remark about some of them once."""
+    remarks = list(dict.fromkeys(REMARK.findall(claim.ours)))
+    lines = INTERVALS.sub("", REMARK.sub("", claim.ours)).replace("()", "").splitlines()
+    return "<br>".join(plain(line) for line in [*lines, *remarks] if line)

@@ -66,7 +66,7 @@ FORM = 1
 CLAIMS_SIZE = "claims"
 """The size of a study that goes on until its claims are decided."""
 
-MOST_BYTES = 1536 * 1024
+MOST_BYTES = 2560 * 1024
 """The largest size of an archive. Files that would exceed it are left out, and the README names them."""
 
 ALWAYS = (RUN, SUMMARY, LIMITS)
@@ -164,7 +164,7 @@ def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, 
         size=study.size,
         seed=study.seed,
         blocks=study.blocks,
-        command=tuple(_without_out(study.command)),
+        command=tuple(_command(study.command, study.seed)),
         started=study.started,
         finished=study.finished,
         version=str(run["version"]),
@@ -434,10 +434,10 @@ def _readme(
     )
 
 
-def _without_out(command: Sequence[str]) -> list[str]:
-    """Return a command line without its `--out`."""
-    words = list(command)
+def _command(command: Sequence[str], seed: int) -> list[str]:
+    """Return the command line that starts the same run: without `--out` and `--resume`, and with its seed."""
+    words = [word for word in command if word != "--resume"]
     if "--out" in words:
         place = words.index("--out")
         del words[place : place + 2]
-    return words
+    return words if "--seed" in words else [*words, "--seed", str(seed)]
