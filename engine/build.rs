@@ -1,7 +1,8 @@
 //! Records how the engine was built, so that results can report it, and links the code that serves connections in one place.
 
-use std::env;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 fn main() {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -11,8 +12,10 @@ fn main() {
         let value = env::var(variable).unwrap_or_default().replace('\u{1f}', " ");
         println!("cargo::rustc-env=BUILD_{name}={value}");
     }
-    let script = format!("{}/serving.ld", env!("CARGO_MANIFEST_DIR"));
-    println!("cargo::rustc-link-arg-bins=-Wl,-T,{script}");
-    println!("cargo::rerun-if-changed={script}");
+    // A copy beside the build's other output: Cargo keeps the path even if the source moves.
+    let script = Path::new(&env::var_os("OUT_DIR").expect("Cargo sets it")).join("serving.ld");
+    fs::write(&script, include_str!("serving.ld")).expect("the output folder is writable");
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+    println!("cargo::rerun-if-changed=serving.ld");
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -114,17 +114,11 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
             plain(each.paper or ABSENT),
             _ours(each),
             f"**{each.verdict}**",
-            _why(each, reasons.get(each.id)),
+            plain(reasons.get(each.id) or each.why),
         ]
         for each in figures.claims
     ]
     return page(f"## {name}", about, table(["", "claim", "source's figure", "ours", "verdict", "why"], rows))
-
-
-def _why(claim: KeptClaim, reason: str | None) -> str:
-    if reason:
-        return plain(reason)
-    return plain(claim.why)
 
 
 def _ours(claim: KeptClaim) -> str:
