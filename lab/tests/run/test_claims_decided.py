@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from made.small_studies import head
 
 from thunderherd.records.directory import load
+from thunderherd.run.runner import RESUME
 
 STUDY = (
     head("deciding", measure='baseline = "a_pool"\n').replace(
@@ -53,17 +58,44 @@ CLAIMS = 'study = "deciding"\nsource = "invented"\nmargin_percent = 50\n' + "".j
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """Run the command once; return the results and what it printed."""
+    """Run the command, interrupt it, resume it as it says; return the results and what it then printed."""
     folder = tmp_path_factory.mktemp("deciding")
     (folder / "deciding.toml").write_text(STUDY)
     (folder / "claims.toml").write_text(CLAIMS)
     out = folder / "results"
     command = [sys.executable, "-m", "thunderherd", "claims", str(folder / "deciding.toml"), "--decide"]
+    with subprocess.Popen(
+        [*command, "--seed", "7", "--out", str(out)], stderr=subprocess.PIPE, text=True, process_group=0
+    ) as begun:
+        try:
+            until, trials = time.monotonic() + 60, out / "trials.jsonl"
+            while begun.poll() is None and time.monotonic() < until and not has_lines(trials):
+                time.sleep(0.01)
+            os.killpg(begun.pid, signal.SIGINT)
+            _, said = begun.communicate(timeout=60)
+        finally:
+            begun.kill()
+    assert begun.returncode == 130, said
+    again = shlex.split(said.splitlines()[-1].removeprefix(RESUME))
+    assert again == ["thunderherd", *command[3:], "--out", str(out), "--resume"]
     ended = subprocess.run(
-        [*command, "--seed", "7", "--out", str(out)], capture_output=True, text=True, check=False, timeout=240
+        [*command[:3], *again[1:]], capture_output=True, text=True, check=False, timeout=240
     )
     assert ended.returncode == 0, ended.stderr
     return out, ended
+
+
+def has_lines(path: Path) -> bool:
+    return path.exists() and b"\n" in path.read_bytes()
+
+
+def test_the_resumed_run_keeps_its_seed_and_trials(
+    decided: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    info = json.loads((decided[0] / "run.json").read_text())
+    assert info["seed"] == 7 and len(info["resumed"]) == 1
+    trials = load(decided[0]).trials
+    assert len({(each.contender, each.block, each.attempt) for each in trials}) == len(trials)
 
 
 def test_each_claim_has_its_verdict(decided: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
