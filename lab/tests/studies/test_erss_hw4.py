@@ -16,6 +16,7 @@ from made.shown.tables import runs as shown_runs
 from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.engine.dry_run import server_command
+from thunderherd.judge.summary.open_claims import for_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables import runs as tables_runs
@@ -432,3 +433,14 @@ def test_mistakes_of_scale_are_refused(
     (tmp_path / source.name).write_text(text.replace(written, wrong))
     problems = refused(load_study, str(tmp_path / source.name), "quick", [], client.catalogue())
     assert code in {each.code for each in problems}
+
+
+def test_a_run_that_decides_claims_keeps_the_points_that_this_machine_cannot_run(
+    use_engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source's figure of four cores has its place on the axis."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    found = for_claims(study("claims"))
+    cores = next(sweep for sweep in found.sweeps if sweep.name == "cores")
+    assert [point.name for point in cores.points] == ["1", "2", "4"]
+    assert {each.point for each in found.contenders if each.sweep == "cores"} == {"1", "2"}

@@ -478,7 +478,10 @@ class Study(_Resolved):
         sweeps = []
         for sweep in self.sweeps:
             own = [each for each in kept if each.sweep == sweep.name]
-            points = tuple(point for point in sweep.points if point.name in {each.point for each in own})
+            # The axis keeps the points that this machine cannot run: the source has figures there.
+            lost = {name.rpartition("=")[2] for name in sweep.absent}
+            shown = {*(each.point for each in own), *lost}
+            points = tuple(point for point in sweep.points if point.name in shown)
             bases = tuple(name for name in sweep.contenders if name in {each.base for each in own})
             if own:
                 sweeps.append(sweep.model_copy(update={"points": points, "contenders": bases}))
