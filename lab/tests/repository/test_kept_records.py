@@ -37,6 +37,7 @@ from thunderherd.records.directory import OtherVersionError
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = kept_studies()
+SMALLEST = min(KEPT, key=lambda each: (ROOT / each.folder / ARCHIVE).stat().st_size)
 STUDIES = [each.figures.study for each in KEPT]
 
 
@@ -103,9 +104,9 @@ def test_its_readme_has_the_claims_command_only_if_there_are_claims(kept: Kept, 
 
 
 def test_record_can_be_rebuilt_from_its_archive(tmp_path: Path) -> None:
-    kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    kept = SMALLEST
     run = unpacked(kept, tmp_path)
-    old = tmp_path / "records/2026-01-02/unp-ch30/gone.svg"
+    old = tmp_path / "records/2026-01-02" / kept.figures.study / "gone.svg"
     old.parent.mkdir(parents=True)
     old.write_text("of an older form")
     try:
@@ -117,21 +118,21 @@ def test_record_can_be_rebuilt_from_its_archive(tmp_path: Path) -> None:
     assert again.figures.model_dump(include=recorded) == kept.figures.model_dump(include=recorded)
     assert not old.exists()
     assert (tmp_path / again.folder / TABLE).read_text() == (ROOT / kept.folder / TABLE).read_text()
+    charts = sorted((tmp_path / again.folder).glob("*.svg"))
     command = CliRunner().invoke(
-        app, ["plot", str(run), "process-control", "--output", str(tmp_path / "one.svg")]
+        app, ["plot", str(run), charts[0].stem, "--output", str(tmp_path / "one.svg")]
     )
     assert command.exit_code == 0, command.output
-    chart = (tmp_path / again.folder / "process-control.svg").read_text()
+    chart = charts[0].read_text()
     assert chart == (tmp_path / "one.svg").read_text(), "the README says that this command makes it"
     (newest,) = kept_studies(tmp_path)
     assert newest.date == "2026-01-02" and newest.figures == again.figures
 
 
 def test_errata_stay_with_the_record_of_their_run(tmp_path: Path) -> None:
-    smallest = min(KEPT, key=lambda each: (ROOT / each.folder / ARCHIVE).stat().st_size)
-    run = unpacked(smallest, tmp_path)
+    run = unpacked(SMALLEST, tmp_path)
     recording.keep(run, tmp_path, "2026-01-02")
-    errata = tmp_path / "records/2026-01-02" / smallest.figures.study / ERRATA
+    errata = tmp_path / "records/2026-01-02" / SMALLEST.figures.study / ERRATA
     errata.write_text('[[errata]]\ncontender = "prefork"\nwhy = "?"\n')
     recording.keep(run, tmp_path, "2026-01-02")
     assert errata.is_file()
@@ -313,7 +314,7 @@ def test_rows_in_which_both_sides_use_an_entry_are_shown_once() -> None:
 
 
 def test_failed_record_leaves_the_existing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    kept = SMALLEST
     there = tmp_path / kept.folder
     shutil.copytree(ROOT / kept.folder, there)
     before = sorted(each.name for each in there.iterdir())

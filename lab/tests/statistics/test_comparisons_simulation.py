@@ -91,7 +91,7 @@ def p_values(log_ratios: Array) -> Array:
 def test_false_positives_of_all_three_looks_together() -> None:
     print("\nOne pair, looks at 10, 20 and 40 blocks, no true difference")
     generator = np.random.default_rng(1)
-    runs = 20_000
+    runs = 5_000
     bursts = generator.standard_exponential((2, runs, 40)) ** 3 * 0.05
     for what, log_ratios in {
         "normal noise": generator.normal(0, 0.09, (runs, 40)),
@@ -100,10 +100,10 @@ def test_false_positives_of_all_three_looks_together() -> None:
     }.items():
         wrong = np.any([p_values(log_ratios[:, : look.blocks]) <= look.alpha for look in LOOKS], axis=0)
         report(f"{what}, declared different at any look", float(wrong.mean()), "at most 5")
-        assert wrong.mean() <= 0.05 + 0.006
+        assert wrong.mean() <= 0.05 + 0.012
         # The arrays give the same as the functions that a run uses.
-        results = ends(log_ratios[:200], equivalence_ratio=1 + 1e-9)
-        assert [result.verdict is not Verdict.UNDECIDED for result in results] == wrong[:200].tolist()
+        results = ends(log_ratios[:60], equivalence_ratio=1 + 1e-9)
+        assert [result.verdict is not Verdict.UNDECIDED for result in results] == wrong[:60].tolist()
 
 
 @pytest.mark.thorough
