@@ -16,7 +16,7 @@ from made.summaries.trials import made_trial
 from rich.console import Console
 
 from thunderherd.cli import main
-from thunderherd.cli.compare import _parted, status_of
+from thunderherd.cli.compare import parted, status_of
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
@@ -540,14 +540,14 @@ def test_mistakes_on_the_command_line(
 def test_short_options_may_have_their_value_joined() -> None:
     """wrk's users write -t2 -d5s; an equals sign in the value stays there."""
     expected = (["epoll"], [("duration", "5s"), ("threads", "2"), ("header", "A: b=c"), ("rate", "10k")])
-    assert _parted(["epoll", "-d5s", "-t=2", "-HA: b=c", "-R", "10k"]) == expected
-    assert _parted(["epoll", "--duration", "5s", "-t", "2", "--header=A: b=c", "-R10k"]) == expected
+    assert parted(["epoll", "-d5s", "-t=2", "-HA: b=c", "-R", "10k"], "compare") == expected
+    assert parted(["epoll", "--duration", "5s", "-t", "2", "--header=A: b=c", "-R10k"], "compare") == expected
 
 
 @pytest.mark.parametrize(("others", "instead"), [("-n", "--budget"), ("-z", "--budget"), ("-q", "-R")])
 def test_options_of_other_programs_name_ours(others: str, instead: str) -> None:
     with pytest.raises(UserError) as refused:
-        _parted(["epoll", "prefork", others, "1"])
+        parted(["epoll", "prefork", others, "1"], "compare")
     assert instead in str(refused.value) and others in str(refused.value)
 
 

@@ -52,7 +52,10 @@ class SumTable(StrictTable):
     slope: SlopeTable | None = Field(
         default=None, description='such as { base = "prefork", sweep = "pool_size" }'
     )
-    constant: float = Field(default=0.0, description="added to the sum, in the metric's own unit")
+    constant: float = Field(
+        default=0.0,
+        description="added to the sum, in the metric's own unit; of a ratio, the logarithm of a factor",
+    )
     less: str | None = Field(
         default=None,
         description='a metric that is subtracted in each trial, such as "client.task_clock"',
@@ -200,10 +203,10 @@ def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) 
     for key, name in (("metric", table.metric), ("less", table.less)):
         if name is not None:
             check_metric(name, (*here, key), study.measure.asked, problems)
-    if table.of == "logarithm" and (table.constant or table.slope or table.less):
+    if table.of == "logarithm" and (table.slope or table.less):
         problems.add(
             (*here, "of"),
-            "a ratio takes no constant, slope or less",
+            "a ratio takes no slope or less",
             code="claims.ratio_of_more_than_weights",
             hint="give weights alone",
         )

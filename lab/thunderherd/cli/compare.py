@@ -29,7 +29,7 @@ from thunderherd.errors import UserError
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary
 
-__all__ = ["compare", "status_of"]
+__all__ = ["compare", "parted", "percent", "status_of"]
 
 SHORT = {"d": "duration", "t": "threads", "R": "rate", "H": "header", "m": "method"}
 """The short options of `load`, which mean the same here."""
@@ -120,7 +120,7 @@ def compare(
     Example: thunderherd compare epoll prefork,pool=8 -c 100 --bytes 64KiB
     """
     check_resume("compare", resume=resume, out=out)
-    contenders, settings = _parted(words)
+    contenders, settings = parted(words, "compare")
     named = {"clients": clients, "bytes": size}
     settings = [*((name, text) for name, text in named.items() if text is not None), *settings]
     if len(contenders) < 2:
@@ -130,7 +130,7 @@ def compare(
             hint="give two or more, such as compare epoll thread_per_client",
             where="compare",
         )
-    most = _percent(fail_if_slower)
+    most = None if fail_if_slower is None else percent(fail_if_slower, "compare", "--fail-if-slower")
     if save is not None and save.exists():
         raise UserError(
             "already exists",
@@ -196,7 +196,7 @@ def status_of(summary: Summary, most: float | None) -> int:
     return SLOWER if worse else 0
 
 
-def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+def parted(words: Sequence[str], command: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the contenders, and the settings of `--name value` and `--name=value`."""
     contenders: list[str] = []
     settings: list[tuple[str, str]] = []
@@ -215,8 +215,8 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
                 raise UserError(
                     "no such option",
                     code="compare.unknown_setting",
-                    hint=OF_OTHERS.get(option, "see `thunderherd compare --help`"),
-                    where=f"compare: {option}",
+                    hint=OF_OTHERS.get(option, f"see `thunderherd {command} --help`"),
+                    where=f"{command}: {option}",
                 )
         text = value if equals else next(left, "")
         if not text or (text.startswith("--") and not equals):
@@ -224,15 +224,14 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
                 f"{word} has no value",
                 code="compare.setting_without_value",
                 hint=f"give {word} VALUE",
-                where="compare",
+                where=command,
             )
         settings.append((name.replace("-", "_"), text))
     return contenders, settings
 
 
-def _percent(text: str | None) -> float | None:
-    if text is None:
-        return None
+def percent(text: str, command: str, option: str) -> float:
+    """Return a percentage such as `5%`, the value of an option; raise `UserError` for anything else."""
     number = text.strip().removesuffix("%").strip()
     try:
         found = float(number)
@@ -244,7 +243,7 @@ def _percent(text: str | None) -> float | None:
             "no unit" if is_valid else "not a percentage",
             code="compare.invalid_percent",
             hint=f"{number}%" if is_valid else "give a number from 0 upward, such as 5%",
-            where=f"compare: --fail-if-slower {text}",
+            where=f"{command}: {option} {text}",
         )
     return found
 

@@ -10,6 +10,7 @@ with_counters.jsonl, without_counters.jsonl  pairs of extra trials that measure 
 profiles.jsonl  extra trials that sample both sides (`profiling`), with the call stacks of their windows
 profiles/       the same stacks, folded and as flame graphs
 recordings/     copies of the files that loads replay (`recordings`)
+study/          copies of the study and the files of its source (`recordings`)
 unavailable.csv, extrapolated.csv  why cells of the table are empty, and which are extrapolated
 summary.json    every figure of the printed tables and the report
 README.md       what these files are, and how to open them (`results_folder`, which writes more)

@@ -1,21 +1,26 @@
-"""Copies of the files that a study's loads replay, so that a run can be repeated after the files are gone.
+"""Copies of a study's files, so that a run can be repeated after the files are gone.
 
-They are in `recordings/` in the run's directory. Each is named after the file and the SHA-256 of its content.
-run.json has both, by the path in the study (`load.files` of each contender).
+The files that loads replay are in `recordings/` in the run's directory. Each is named after the file and the
+SHA-256 of its content. run.json has both, by the path in the study (`load.files` of each contender). The
+study itself, and the files of its source, are in `study/`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from thunderherd.errors import UserError
 from thunderherd.study.loading import Study
 
-__all__ = ["FOLDER", "LARGEST", "copies", "not_kept", "write_copies"]
+__all__ = ["FOLDER", "LARGEST", "STUDY_FOLDER", "copies", "not_kept", "study_files", "write_copies"]
 
-FOLDER = "recordings"
+FOLDER, STUDY_FOLDER = "recordings", "study"
+NAMES_A_FILE = ("claims", "inconsistencies", "file")
+"""The keys of a study that name files of its source."""
 LARGEST = 10_000_000
 """The largest file that is copied, bytes. For a larger file the run keeps only the SHA-256, and a note."""
 
@@ -41,11 +46,42 @@ def copies(study: Study) -> dict[str, bytes]:
     return found
 
 
-def write_copies(found: dict[str, bytes], run: Path) -> None:
-    """Write the copies into a run's directory."""
+def study_files(study: Study) -> dict[str, bytes]:
+    """Read the study and the files of its source: name in `study/` → content; none of a study without a file.
+
+    Only files in the study's folder are read.
+    """
+    if not study.path.is_file():
+        return {}
+    folder = study.path.parent
+    tables = tomllib.loads(study.path.read_text(encoding="utf-8"))
+    names = dict.fromkeys([study.path.name, *_files_in(tables)])
+    found = {name: folder / name for name in names if Path(name).name == name}
+    return {
+        name: path.read_bytes()
+        for name, path in found.items()
+        if path.is_file() and path.stat().st_size <= LARGEST
+    }
+
+
+def _files_in(value: Any) -> Iterator[str]:
+    """Yield the names of files in a table of a study."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in NAMES_A_FILE and isinstance(each, str):
+                yield each
+            else:
+                yield from _files_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _files_in(each)
+
+
+def write_copies(found: dict[str, bytes], run: Path, folder: str = FOLDER) -> None:
+    """Write the copies into a folder of a run's directory."""
     for name, held in found.items():
-        (run / FOLDER).mkdir(exist_ok=True)
-        (run / FOLDER / name).write_bytes(held)
+        (run / folder).mkdir(exist_ok=True)
+        (run / folder / name).write_bytes(held)
 
 
 def not_kept(study: Study) -> list[str]:

@@ -77,6 +77,7 @@ FILES = {
     f"{recordings.FOLDER}/": "copies of the files that loads replay, up to "
     f"{recordings.LARGEST:,} bytes each. Their names have the first digits of their SHA-256; run.json has "
     "the path and SHA-256 of each",
+    f"{recordings.STUDY_FOLDER}/": "the study and the files of its source, as they were when the run began",
 }
 
 

@@ -20,7 +20,7 @@ from thunderherd.conform.before_timing import check_servers
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Problem, Refusal, UserError
 from thunderherd.judge.summary import source_csv, summarise
-from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, blocks_of
+from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, Selection, blocks_of, seconds_allowed
 from thunderherd.judge.summary.noted_cells import write_noted_cells
 from thunderherd.judge.summary.open_claims import claims_after, selected
 from thunderherd.judge.why.pairs import best_against_others, with_counted_points
@@ -46,7 +46,7 @@ from thunderherd.run.own_programs import as_begun, prepared, without_unfit
 from thunderherd.run.plan import next_in_block, plan
 from thunderherd.run.profiled import profile_run, profiled
 from thunderherd.run.results_folder import write_folder
-from thunderherd.show.sentences.claims_so_far import claims_so_far
+from thunderherd.show.sentences.claims_so_far import SoFar, Telling, claims_so_far
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.study.resolved import LEFT_OUT
@@ -84,13 +84,15 @@ def run_study(
     go_on: Sequence[str] = (),
     conform: bool = True,
     show: progress.Progress | None = None,
+    telling: Telling = claims_so_far,
 ) -> Summary:
     """Run `study` into `directory` (default: results/STUDY-DATE-TIME) and return the summary written there.
 
     With `resume`, continue the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
     writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` is the command to print
     if that is not `thunderherd run ... --resume`. With `conform`, servers that are not ours must first
-    pass the cases that their loads need. Main thread only.
+    pass the cases that their loads need. `telling` words how far a run is that decides claims. Main thread
+    only.
 
     Raises
     ------
@@ -105,7 +107,7 @@ def run_study(
     ):
         study, opened = _open(study, path, seed, resume, command, conform, engine, sites, shown)
         with opened as run:
-            return RunState(study, run, command, go_on, engine, sites, shown).run()
+            return RunState(study, run, command, go_on, engine, sites, shown, telling).run()
 
 
 def _open(
@@ -160,9 +162,10 @@ def _open(
         version=metadata.version("thunderherd"),
         machine=here,
     )
-    kept = recordings.copies(study)
+    kept, own = recordings.copies(study), recordings.study_files(study)
     run = RunDirectory.create(path, info)
     recordings.write_copies(kept, path)
+    recordings.write_copies(own, path, recordings.STUDY_FOLDER)
     write_folder(SavedRun(path, info, run.trials, None))
     first = study.looks[0].blocks
     points = len(study.contenders) - len(study.main)
@@ -189,8 +192,10 @@ class RunState:
         engine: Path,
         sites: Mapping[str, Site],
         show: progress.Progress,
+        telling: Telling,
     ) -> None:
         self.study, self.directory, self.command, self.show = study, directory, command, show
+        self.telling = telling
         self.go_on = go_on
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
@@ -307,8 +312,17 @@ class RunState:
         for trial in self.directory.trials:
             times.setdefault(trial.contender, []).append(trial.wall_seconds)
         means = {name: sum(each) / len(each) for name, each in times.items()}
-        for line in claims_so_far(claims, results, blocks, means):
+        room = self._room(selection, sum(map(sum, times.values())))
+        alpha = next((look.alpha for look in self.study.looks if look.blocks >= room), None)
+        found = SoFar(claims, results, blocks, means, room, alpha or self.study.measure.alpha)
+        for line in self.telling(found):
             self.show.say(line)
+
+    def _room(self, selection: Selection, used: float) -> int:
+        """Return the number of blocks that the run has room for, by the time of those so far."""
+        most = self.study.looks[-1].blocks
+        allowed = seconds_allowed(self.study, selection.reached)
+        return most if allowed is None else min(most, int(allowed / used * len(selection.accepted)))
 
     def _block(self, number: int) -> Block:
         begun = {block.number: block for block in blocks_of(self.directory.trials)}

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, mean, median
 from typing import TYPE_CHECKING
 
+from thunderherd.engine.client import catalogue
 from thunderherd.search.compare_study import (
     BACK_END,
     CPU_PER_REQUEST,
@@ -31,6 +32,7 @@ from thunderherd.trial.load_validity import is_client_limited
 
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary, TrialRecord
+    from thunderherd.search.written_study import Tables
     from thunderherd.study.loading import Study
 
 PILOT, COMPARISON = "pilot", "compare"
@@ -48,9 +50,25 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
 
     Raise `UserError` for every mistake of the request before anything runs.
     """
+    ready = prepared(CompareStudies(request, catalogue()))
+    return ready.stages.run(COMPARISON, ready.tables, ready.seed), ready.stages.directory / COMPARISON
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A comparison after its pilot: its tables, where its stages run, and the seed of the pilot, if any."""
+
+    stages: Stages
+    tables: Tables
+    seed: int | None
+
+
+def prepared(studies: CompareStudies) -> Prepared:
+    """Run the pilot of a comparison; raise `UserError` for every mistake of the request before that."""
     from thunderherd.records.directory import default_directory
 
-    studies, stages, budget = _checked(request)
+    request = studies.request
+    stages, budget = _checked(studies)
     directory = request.out or default_directory(request.command)
     stages = replace(stages, directory=directory)
     piloted = seed = None
@@ -62,34 +80,30 @@ def compare(request: CompareRequest) -> tuple[Summary, Path]:
     # By the trials on disk, so that a resumed search has the same study. On a busy machine the pilot must not
     # use up the whole budget.
     used = START_SECONDS + piloted.seconds if piloted else 0.0
-    tables = studies.comparison(piloted, max(budget / 2, budget - used))
-    return stages.run(COMPARISON, tables, seed), directory / COMPARISON
+    return Prepared(stages, studies.comparison(piloted, max(budget / 2, budget - used)), seed)
 
 
 def check(request: CompareRequest) -> list[str]:
     """Return the names of the contenders; raise `UserError` for every mistake. Makes no directory."""
-    studies, _, _ = _checked(request)
+    studies = CompareStudies(request, catalogue())
+    _checked(studies)
     return [each["name"] for each in studies.contenders]
 
 
-def _checked(request: CompareRequest) -> tuple[CompareStudies, Stages, float]:
-    """Return the studies of a comparison, its stages, and its time in seconds, if there is no mistake.
+def _checked(studies: CompareStudies) -> tuple[Stages, float]:
+    """Return the stages of a comparison, and its time in seconds, if there is no mistake.
 
     Without --out the stages have no directory yet, since a grade checks the same request several times.
     """
-    from thunderherd.engine.client import catalogue
-
-    offered = catalogue()
-    studies = CompareStudies(request, offered)
-    budget = studies.budget_seconds
+    request, budget = studies.request, studies.budget_seconds
     first = PILOT if studies.has_requests else COMPARISON
-    stages = Stages(request, offered, request.out or Path(), first, studies.typed())
+    stages = Stages(request, studies.catalogue, request.out or Path(), first, studies.typed())
     if request.out is not None:
         stages.check_place()
     sketch = Piloted("", dict.fromkeys((each["name"] for each in studies.contenders), 2e5), 0.25)
     study = stages.study(COMPARISON, studies.comparison(sketch if studies.has_requests else None, budget))
     _check_running(request, study)
-    return studies, stages, budget
+    return stages, budget
 
 
 def _check_running(request: CompareRequest, study: Study) -> None:

@@ -131,10 +131,11 @@ class Piloted:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length of a trial's window, and the looks."""
+    """The length of a trial's window, and the looks with their shares of alpha."""
 
     milliseconds: int
     looks: tuple[int, ...]
+    alpha_split: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -192,13 +193,13 @@ class CompareStudies:
             "sizes": {
                 SIZE: {
                     "looks": list(schedule.looks),
-                    "alpha_split": list(SPLIT),
+                    "alpha_split": list(schedule.alpha_split),
                     "budget": f"{budget_seconds:.0f}s",
                 }
             },
             "contenders": self.contenders,
         }
-        if piloted and not self.request.cost_alone:
+        if piloted and self._has_rate:
             study["sweeps"] = [self._at_common_rate(piloted, names, schedule.milliseconds)]
         return study
 
@@ -223,7 +224,7 @@ class CompareStudies:
                 f"give --budget {math.ceil(needed / 10) * 10}s, or fewer contenders",
             )
         looks = tuple(math.ceil(self._first_look * each) for each in LOOKS)
-        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks)
+        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks, SPLIT)
 
     @cached_property
     def budget_seconds(self) -> float:
@@ -234,16 +235,14 @@ class CompareStudies:
 
     @cached_property
     def _first_look(self) -> int:
-        has_rate = self.has_requests and not self.request.cost_alone
-        at_rate = LATENCIES + (RATE in self._given["load"]) if has_rate else 0
+        at_rate = LATENCIES + (RATE in self._given["load"]) if self._has_rate else 0
         metrics = len(self._metrics()) + at_rate
         return first_look_blocks(math.comb(len(self.contenders), 2) * metrics, ALPHA, SPLIT[0])
 
     @property
     def _first_trials(self) -> int:
         """The number of trials until the first look."""
-        has_rate = self.has_requests and not self.request.cost_alone
-        return len(self.contenders) * (2 if has_rate else 1) * self._first_look
+        return len(self.contenders) * (2 if self._has_rate else 1) * self._first_look
 
     def _needed_seconds(self, overhead: float) -> float:
         """Return the time for the first look with the shortest windows."""
@@ -289,6 +288,11 @@ class CompareStudies:
     def has_requests(self) -> bool:
         """True if the workload has requests and replies, so that there is a rate and a latency."""
         return self._workload.measured_by == "requests"
+
+    @property
+    def _has_rate(self) -> bool:
+        """True if the contenders are also compared at the common rate."""
+        return self.has_requests and not self.request.cost_alone
 
     @cached_property
     def _closed(self) -> Load:

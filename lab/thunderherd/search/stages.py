@@ -10,11 +10,14 @@ The directory is the only memory between stages, so an interrupted search contin
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from thunderherd.search.written_study import load_written
+from thunderherd.show.sentences.claims_so_far import Telling, claims_so_far
 from thunderherd.toml.write import toml_text
 
 if TYPE_CHECKING:
@@ -58,8 +61,20 @@ class Stages:
         path = self.directory / f"{name}.toml"
         return load_written(path, tables, self.typed, self.request.fixed, self.catalogue)
 
-    def run(self, name: str, tables: Tables, seed: int | None = None) -> Summary:
-        """Run what is left of a stage, with the request's seed by default; return its summary."""
+    def run(
+        self,
+        name: str,
+        tables: Tables,
+        seed: int | None = None,
+        files: Mapping[str, Tables] = MappingProxyType({}),
+        telling: Telling = claims_so_far,
+    ) -> Summary:
+        """Run what is left of a stage, with the request's seed by default; return its summary.
+
+        `files` are those that the study names, by their names. `telling` words how far a run is that decides
+        claims.
+        """
+        from thunderherd.judge.summary.open_claims import for_claims
         from thunderherd.records.directory import is_begun, write_text
         from thunderherd.run.runner import run_study
 
@@ -70,14 +85,17 @@ class Stages:
             self._check_same_words(file, run, text)
         else:
             self.directory.mkdir(parents=True, exist_ok=True)
+            for other, content in files.items():
+                write_text(self.directory / other, toml_text(content))
             write_text(file, text)
-        study = self.study(name, tables)
+        study = for_claims(self.study(name, tables))
         if begun and (ended := _ended(run, study, seed)):
             return ended
         command, go_on = self.request.words, self._words_to_continue()
         return run_study(
-            study, run, seed=seed, resume=begun, command=command, go_on=go_on, conform=self.request.conform
-        )
+            study, run, seed=seed, resume=begun, command=command, go_on=go_on, conform=self.request.conform,
+            telling=telling,
+        )  # fmt: skip
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
         from thunderherd.records.directory import read_run

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 from thunderherd.judge.claims.contrasts import ContrastResult
+from thunderherd.statistics.samples import standard_shift
 
 POWER = 0.8
 """The chance that a verdict comes after the expected blocks, if the effect is the one that was seen."""
@@ -32,6 +33,26 @@ def blocks_needed(effect: float | None, alpha: float, power: float = POWER) -> f
     normal = NormalDist()
     z = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
     return max(least, (z / effect) ** 2 / EFFICIENCY)
+
+
+def smallest_found(spread: float | None, blocks: int, alpha: float, power: float) -> float | None:
+    """Return the smallest sum above zero that so many blocks show with the chance `power`; None if none.
+
+    Parameters
+    ----------
+    spread
+        The standard deviation of the blocks; None: unknown.
+    blocks
+        The number of blocks.
+    alpha
+        That of one claim: the look's, over the number of claims.
+    power
+        The chance of a verdict.
+    """
+    if spread is None:
+        return None
+    shift = standard_shift(blocks, alpha, power)
+    return None if shift is None else shift * spread
 
 
 def expected_blocks(groups: Sequence[Sequence[ContrastResult]], enough: int, alpha: float) -> int | None:

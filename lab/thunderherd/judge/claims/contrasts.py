@@ -18,7 +18,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import Estimate
 from thunderherd.statistics.columns import Values, known, together
 from thunderherd.statistics.comparisons import ContrastEstimate, contrast
-from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann, signed_rank
+from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann, robust_spread, signed_rank
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import decimals, number, percent, span, unit_of
 
@@ -57,6 +57,8 @@ class ContrastResult:
     """Mean over standard deviation of the blocks; None if they do not vary, or of a figure."""
     room: float | None = None
     """Distance of the mean from the nearer end of the margin, likewise; negative outside it."""
+    spread: float | None = None
+    """The standard deviation of the blocks, robust; of a ratio, that of its logarithm."""
 
     def text(self) -> str:
         """Return `row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` adds the rest of the unit."""
@@ -123,6 +125,7 @@ class ContrastResult:
             "of": self.of,
             "margin": self.margin,
             "p_inside": self.p_inside,
+            "spread": self.spread,
         }
 
     def interval(self) -> Estimate | None:
@@ -196,7 +199,8 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
     weights = {**what.weights, **({CONSTANT: what.constant} if what.constant else {})}
     tested = contrast(columns, weights, confidence)
     margin, p_inside = _inside(columns, weights, what.margin)
-    effect, room = _effects(_sums(columns, weights), _sums(columns, what.margin) if what.margin else None)
+    sums = _sums(columns, weights)
+    effect, room = _effects(sums, _sums(columns, what.margin) if what.margin else None)
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
     unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
 
@@ -215,6 +219,7 @@ def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
         p_inside=p_inside,
         effect=effect,
         room=room,
+        spread=robust_spread(sums) if blocks > 1 else None,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from thunderherd.claims.claim_file import Claim
 from thunderherd.judge.claims.blocks_needed import MOST
@@ -11,34 +12,43 @@ from thunderherd.records.summary import ClaimSummary
 from thunderherd.show.sentences.tables import claim_counts
 from thunderherd.text.figures import count, duration
 
-__all__ = ["claims_so_far"]
+__all__ = ["SoFar", "Telling", "claims_so_far"]
 
 
-def claims_so_far(
-    claims: Sequence[Claim], results: Sequence[ClaimSummary], blocks: int, seconds: Mapping[str, float]
-) -> list[str]:
-    """Return lines for the progress of a run: the counts, and a line for each open claim.
+@dataclass(frozen=True)
+class SoFar:
+    """A run that decides claims, before its end."""
 
-    Parameters
-    ----------
-    claims
-        The claims of the study's source.
-    results
-        Their results after `blocks` blocks.
-    blocks
-        The number of blocks that count so far.
-    seconds
-        The mean time of a trial of each contender.
-    """
-    lines = [f"after {count(blocks, 'block')}: {claim_counts(results)}"]
-    needed = {each.id: each.blocks_needed for each in results}
-    for claim in open_claims(claims, results):
+    claims: Sequence[Claim]
+    """The claims of the study's source."""
+    results: Sequence[ClaimSummary]
+    """Their results after `blocks` blocks."""
+    blocks: int
+    """The number of blocks that count so far."""
+    seconds: Mapping[str, float]
+    """The mean time of a trial of each contender."""
+    room: int
+    """The number of blocks that the run has room for in all."""
+    alpha: float
+    """The alpha of the look after so many blocks."""
+
+
+Telling = Callable[[SoFar], list[str]]
+"""Returns lines for the progress of a run that decides claims."""
+
+
+def claims_so_far(found: SoFar) -> list[str]:
+    """Return the counts, and a line for each open claim."""
+    blocks = found.blocks
+    lines = [f"after {count(blocks, 'block')}: {claim_counts(found.results)}"]
+    needed = {each.id: each.blocks_needed for each in found.results}
+    for claim in open_claims(found.claims, found.results):
         expected = needed[claim.id]
         if expected is None:
             text = f"more than {MOST:,} blocks for a verdict"
         else:
             left = max(0, expected - blocks)
-            time = left * sum(seconds.get(name, 0.0) for name in contenders_of([claim]))
+            time = left * sum(found.seconds.get(name, 0.0) for name in contenders_of([claim]))
             text = f"about {count(expected, 'block')} for a verdict, {duration(time)} from now"
         lines.append(f"  {claim.id} needs {text}")
     return lines
