@@ -20,7 +20,15 @@ from handbook.pages import contents, demo, entries, findings, reference, sources
 from handbook.records.kept import kept_calls, kept_studies
 from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
-from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
+from thunderherd.gate.verdict import GateResult
+from thunderherd.records.schemas import (
+    as_text,
+    knee_schema,
+    limits_schema,
+    published,
+    summary_schema,
+    trial_schema,
+)
 from thunderherd.records.summary import SUMMARY_SCHEMA
 
 
@@ -49,6 +57,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "summary": summary_schema(),
         "trial": trial_schema(),
         "knee": knee_schema(),
+        "gate": published(GateResult, "thunderherd gate --json"),
         "limits": limits_schema(),
         "study": study_file.schema(),
         "doctor": diagnosis.schema(),

@@ -71,6 +71,8 @@ ENGINE_FOLDERS = [
 
 PACKAGES = (
     "cli",
+    "capsule",
+    "gate",
     "grade",
     "search",
     "run",

@@ -2,7 +2,8 @@
 
 A command imports what it needs when it runs, so that `list`, `serve` and mistakes answer at once.
 
-Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `crossover`
+Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `gate` ends
+with 1 only if a server got slower, and with 128 for failures and mistakes (`GATES`). `crossover`
 and `knee` also end with 1 if their trials give no answer, `grade` if the machine is too busy for one,
 `doctor` if a study cannot run, `merge` if a load is invalid, `judge` if it has too few loads, `conform` if a
 case fails. `serve`, `load` and `count` become the engine and end with its status.
@@ -25,22 +26,27 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from thunderherd.cli.compare import compare
-from thunderherd.cli.conform import conform
-from thunderherd.cli.engine import EngineCommand, count, load, serve
+from thunderherd.cli.engine import EngineCommand, count, judge, load, merge, serve
 from thunderherd.cli.explain import explain
-from thunderherd.cli.grade import grade
+from thunderherd.cli.gate import gate
 from thunderherd.cli.list import list_
-from thunderherd.cli.loads import judge, merge
 from thunderherd.cli.machine import doctor, limits
 from thunderherd.cli.options import PROGRAM
 from thunderherd.cli.results import claims, plot, report, summary, table
 from thunderherd.cli.run import run, watch
 from thunderherd.cli.search import crossover, knee
+from thunderherd.cli.servers import conform, grade
+from thunderherd.cli.sessions import baseline, capsule, diff, export, replay
 from thunderherd.errors import Problem, UserError
 
 __all__ = ["PROGRAM", "app", "main", "run_command"]
 
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
+GATES, SKIPPED, OWN_FAILURE = ("gate", "baseline"), 125, 128
+"""The commands whose status 1 is a verdict; what 125 means there; and the status of their own failures.
+
+`git bisect run` takes every status from 1 to 127 for a bad commit, except 125, and stops at 128 and more.
+"""
 
 app = typer.Typer(
     add_completion=False,
@@ -70,8 +76,8 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, run, crossover, knee, conform, grade, judge, merge, list_, doctor, limits, claims, table,
-    summary, watch, explain, report, plot,
+    compare, gate, run, crossover, knee, conform, grade, judge, merge, list_, doctor, limits, claims, table,
+    summary, watch, explain, report, plot, baseline, capsule, replay, diff, export,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 
@@ -79,7 +85,8 @@ TAKES_SETTINGS = {"ignore_unknown_options": True}
 """The context of a command that takes any setting as an option."""
 
 for each in COMMANDS:
-    app.command(each.__name__.rstrip("_"), context_settings=TAKES_SETTINGS if each is compare else None)(each)
+    takes_any = TAKES_SETTINGS if each in (compare, gate) else None
+    app.command(each.__name__.rstrip("_"), context_settings=takes_any)(each)
 for engine_command in (serve, load, count):
     app.command(cls=EngineCommand, add_help_option=False)(engine_command)
 
@@ -89,7 +96,14 @@ for engine_command in (serve, load, count):
 
 def main() -> NoReturn:
     """Run the command line of this process and exit with the command's status."""
-    sys.exit(run_command(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    try:
+        sys.exit(run_command(arguments))
+    except Exception:
+        if not _is_gate(arguments):
+            raise
+        sys.excepthook(*sys.exc_info())
+        sys.exit(OWN_FAILURE)
 
 
 @cache
@@ -106,33 +120,45 @@ def _interrupt_at_the_end() -> None:
                 signal.signal(each, signal.default_int_handler)
 
 
+def _is_gate(arguments: Sequence[str]) -> bool:
+    return next((word for word in arguments if not word.startswith("-")), "") in GATES
+
+
 def run_command(arguments: list[str]) -> int:
     """Run one command line and return its exit status. Print mistakes on stderr."""
+    status, is_verdict = _ended(arguments)
+    if is_verdict or not _is_gate(arguments) or status == SKIPPED:
+        return status
+    return max(status, OWN_FAILURE)
+
+
+def _ended(arguments: list[str]) -> tuple[int, bool]:
+    """Run one command line; return its exit status, and whether that is the command's own answer."""
     as_json = "--json" in arguments
     _interrupt_at_the_end()
     try:
         status = _command()(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
         sys.stdout.flush()
-        return int(status)
+        return int(status), True
     except UserError as mistake:
-        return _complain(mistake.problems, mistake.exit_status, as_json=as_json)
+        return _complain(mistake.problems, mistake.exit_status, as_json=as_json), False
     except typer.TyperException as mistake:
-        return _complain([_usage_problem(mistake, arguments)], MISTAKE, as_json=as_json)
+        return _complain([_usage_problem(mistake, arguments)], MISTAKE, as_json=as_json), False
     except (KeyboardInterrupt, typer.Abort):  # Abort: Ctrl-C or the end of input at a prompt
-        return INTERRUPTED
+        return INTERRUPTED, False
     except BrokenPipeError:
         # The reader has ended (`thunderherd list | head`). Python flushes stdout at exit, so redirect it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return FAILED, False
     except OSError as error:
-        return _complain([_system_problem(error)], FAILED, as_json=as_json)
+        return _complain([_system_problem(error)], FAILED, as_json=as_json), False
     except Exception as error:
         if not _is_engine_error(error):
             raise
         # Some end with their code in brackets, for the reasons of a trial.
         code, hint = str(getattr(error, "code", "engine.failed")), str(getattr(error, "hint", ""))
         problem = Problem(str(error).removesuffix(f" [{code}]"), code, hint)
-        return _complain([problem], FAILED, as_json=as_json)
+        return _complain([problem], FAILED, as_json=as_json), False
     finally:
         # If its module was never imported, no directory was made.
         if directory := sys.modules.get("thunderherd.records.directory"):

@@ -1,0 +1,141 @@
+"""A run that is packed, checked, computed again, and measured again, with the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from made.small_studies import head
+
+from thunderherd.capsule.container import Manifest, pack, unpack
+from thunderherd.capsule.machines import machine_differences
+from thunderherd.capsule.replay import recomputed
+
+STUDY = (
+    head("packed").replace('name = "packed"\n', 'name = "packed"\nclaims = "claims.toml"\n', 1)
+    + """\
+[sizes.quick]
+looks = [10]
+alpha_split = [1.0]
+[[contenders]]
+name = "pool"
+design = "prefork"
+settings = { pool = 3 }
+[[contenders]]
+name = "forks"
+design = "fork_per_client"
+"""
+)
+CLAIMS = """\
+study = "packed"
+source = "invented"
+[[claims]]
+id = "T1"
+statement = "A fork costs more than a pool."
+metric = "server_cpu_per_connection"
+tests = [{ label = "a difference", weights = { forks = 1, pool = -1 } }]
+"""
+
+
+def thunderherd(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "thunderherd", *words]
+    own = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run(
+        command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=240
+    )
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the capsule run.thd of a run whose study is gone."""
+    folder = tmp_path_factory.mktemp("packed")
+    (folder / "packed.toml").write_text(STUDY)
+    (folder / "claims.toml").write_text(CLAIMS)
+    ended = thunderherd(folder, "run", "packed.toml", "--out", "mine", "--seed", "5")
+    assert ended.returncode == 0, ended.stderr
+    ended = thunderherd(folder, "capsule", "mine", "-o", "run.thd")
+    assert ended.returncode == 0, ended.stderr
+    for each in ("packed.toml", "claims.toml"):
+        (folder / each).unlink()
+    return folder
+
+
+def test_it_is_a_zip_archive_of_some_kilobytes(packed: Path) -> None:
+    with zipfile.ZipFile(packed / "run.thd") as archive:
+        names = set(archive.namelist())
+        manifest = json.loads(archive.read("manifest.json"))
+    assert {"run.json", "trials.jsonl", "summary.json", "study/packed.toml", "study/claims.toml"} <= names
+    assert (packed / "run.thd").stat().st_size < 1_000_000
+    assert manifest["study"] == "packed" and manifest["engine"]["sha256"]
+
+
+def test_every_verdict_is_computed_again(packed: Path, tmp_path: Path) -> None:
+    unpack(packed / "run.thd", tmp_path)
+    saved, found = recomputed(tmp_path)
+    assert saved.summary is not None and len(found) == len(saved.summary.family) + 1
+    assert all(each.before == each.now for each in found)
+    ended = thunderherd(packed, "replay", "run.thd")
+    assert ended.returncode == 0 and "0 differ" in ended.stdout, ended.stderr
+
+
+def test_a_verdict_that_does_not_follow_from_the_trials_is_shown(packed: Path, tmp_path: Path) -> None:
+    """The manifest is right, since whoever altered the summary packed it again."""
+    manifest = unpack(packed / "run.thd", tmp_path / "run")
+    path = tmp_path / "run/summary.json"
+    summary = json.loads(path.read_text())
+    wanted = summary["claims"][0]["verdict"] = "refuted"
+    path.write_text(json.dumps(summary))
+    files = {each.path: tmp_path / "run" / each.path for each in manifest.files}
+    pack(files, Manifest(version="1", study="packed", engine={}, files=[]), tmp_path / "altered.thd")
+    ended = thunderherd(packed, "replay", str(tmp_path / "altered.thd"))
+    assert ended.returncode == 1 and wanted in ended.stdout and "1 differ" in ended.stdout
+
+
+def test_it_is_measured_again_with_its_seed(packed: Path) -> None:
+    ended = thunderherd(packed, "replay", "run.thd", "--measure", "--out", "again")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads((packed / "again/run.json").read_text())["seed"] == 5
+    assert "verdicts held" in ended.stdout
+    compared = thunderherd(packed, "diff", "run.thd", "again")
+    assert compared.returncode == 0 and "Settings: no differences" in compared.stdout
+
+
+def test_commands_of_a_stranger_run_only_if_allowed(tmp_path: Path) -> None:
+    study = STUDY.replace('design = "fork_per_client"', 'command = ["sh", "-c", "touch executed; exit 1"]')
+    study = study.replace('claims = "claims.toml"\n', "").replace('workload = "bytes"', 'workload = "bytes"')
+    (tmp_path / "run/study").mkdir(parents=True)
+    (tmp_path / "run/study/packed.toml").write_text(study)
+    (tmp_path / "other.toml").write_text(STUDY.replace('claims = "claims.toml"\n', ""))
+    ended = thunderherd(tmp_path, "run", "other.toml", "--out", "mine", "--set", "sizes.quick.looks=[10]")
+    assert ended.returncode == 0, ended.stderr
+    files = {
+        each.name: each for each in (tmp_path / "mine").iterdir() if each.suffix in (".json", ".jsonl")
+    } | {"study/packed.toml": tmp_path / "run/study/packed.toml"}
+    files.pop("summary.schema.json", None)
+    pack(files, Manifest(version="1", study="packed", engine={}, files=[]), tmp_path / "evil.thd")
+    ended = thunderherd(tmp_path, "replay", "evil.thd", "--measure", "--out", "again")
+    assert ended.returncode == 2 and "replay.commands_not_allowed" in ended.stderr, ended.stderr
+    assert not [*tmp_path.rglob("executed")]
+
+
+def test_differences_of_machines_are_sorted_by_what_matters() -> None:
+    there = {
+        "cpu": {"model": "a", "cache": "1"},
+        "engine": {"sha256": "1"},
+        "libc": "x",
+        "sysctls": {"net.a": 1},
+    }
+    here = {
+        "cpu": {"model": "b", "cache": "2"},
+        "engine": {"sha256": "2"},
+        "libc": "y",
+        "sysctls": {"net.a": 2},
+    }
+    names = [name for name, _, _ in machine_differences(there, here)]
+    assert names == ["engine.sha256", "cpu.model", "sysctls.net.a", "libc", "cpu.cache"]
+    assert machine_differences(there, there) == []

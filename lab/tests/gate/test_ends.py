@@ -1,0 +1,235 @@
+"""How `gate` ends, as a program: 1 is a verdict and nothing else, whatever fails.
+
+`git bisect run` takes every status from 1 to 127, except 125, for a bad commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+SERVER = """
+import asyncio, sys, time
+SPIN = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
+REPLY = b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\n\\r\\nhere"
+class Http(asyncio.Protocol):
+    def connection_made(self, transport): self.transport = transport
+    def data_received(self, data):
+        until = time.perf_counter() + SPIN
+        while time.perf_counter() < until: pass
+        self.transport.write(REPLY * data.count(b"\\r\\n\\r\\n"))
+async def main():
+    loop = asyncio.get_running_loop()
+    await (await loop.create_server(Http, "127.0.0.1", int(sys.argv[1]))).serve_forever()
+asyncio.run(main())
+"""
+QUICK = (
+    "--workload",
+    "http",
+    "-c",
+    "4",
+    "--budget",
+    "15s",
+    "--no-conform",
+    "--metric",
+    "server_cpu_per_request",
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "server.py").write_text(SERVER)
+    return tmp_path
+
+
+def server(spin: str = "0") -> str:
+    return f"{sys.executable} server.py {{port}} {spin}"
+
+
+def gate(
+    folder: Path, *words: str, prefix: Sequence[str] = (), environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [*prefix, sys.executable, "-m", "thunderherd", "gate", *words]
+    own = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), **(environment or {})}
+    return subprocess.run(
+        command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=200
+    )
+
+
+def pair(base: str, head: str) -> tuple[str, ...]:
+    return ("--base", base, "--head", head)
+
+
+def test_a_slower_server_ends_with_1_and_tells_programs(here: Path) -> None:
+    files = ("--markdown", "gate.md", "--junit", "gate.xml", "--out", "mine")
+    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(here / "step.md")}
+    ended = gate(here, *pair(server(), server("0.0003")), *QUICK, *files, "--json", environment=variables)
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["verdict"], found["exit_status"]) == ("slower", 1)
+    (row,) = found["rows"]
+    assert row["slowdown_percent"]["low"] > row["margin_percent"] == 2
+    assert (here / "gate.md").read_text() == (here / "step.md").read_text()
+    assert "| server" not in (here / "gate.md").read_text()
+    suite = ElementTree.parse(here / "gate.xml").getroot()
+    assert suite.attrib["failures"] == "1" and suite.find("testcase/failure") is not None
+    assert "::error title=thunderherd gate::Slower" in ended.stderr
+
+    # It is shown again without a trial.
+    trials = (here / "mine/gate/trials.jsonl").read_bytes()
+    again = gate(here, *pair(server(), server("0.0003")), *QUICK, *files, "--json", "--resume")
+    assert again.returncode == 1 and json.loads(again.stdout)["rows"] == found["rows"]
+    assert (here / "mine/gate/trials.jsonl").read_bytes() == trials
+
+
+def test_a_budget_that_is_too_short_for_a_verdict_ends_with_125(here: Path) -> None:
+    ended = gate(here, *pair(server(), server()), *QUICK, "--margin", "0.001%")
+    assert ended.returncode == 125, ended.stdout + ended.stderr
+    assert "Undecided" in ended.stdout
+
+
+def ends(here: Path) -> dict[str, tuple[str, ...]]:
+    """Failures before a verdict: the name of each, and the words that lead to it."""
+    busy = f"{sys.executable} -m http.server --bind 127.0.0.1 {{port}} --no-such-option"
+    return {
+        "a missing command": (*pair("./no-such-server {port}", server()), *QUICK),
+        "a server that dies": (*pair(server(), busy), *QUICK),
+        "a wrong option": (*pair(server(), server()), "--no-such-option", "3"),
+        "no value": ("--base",),
+        "a server without the other": ("--base", server()),
+        "an unknown metric": (*pair(server(), server()), "--metric", "speed"),
+        "a budget that is too short": (*pair(server(), server()), *QUICK[:-2], "--budget", "1s"),
+        "an unknown revision": ("--base-rev", "no-such-tag", "--serve", server()),
+        "an unknown study": ("no-such-study",),
+        "no such CPU": (*pair(server(), server()), *QUICK, "--lab", "server_cpus=[4000]"),
+        "a margin without a unit": (*pair(server(), server()), "--margin", "2"),
+        "a file that cannot be written": (*pair(server(), server()), *QUICK, "--junit", "none/gate.xml"),
+    }
+
+
+@pytest.mark.parametrize("what", ends(Path()))
+def test_failures_end_with_128(what: str, here: Path) -> None:
+    ended = gate(here, *ends(here)[what])
+    assert ended.returncode == 128, (ended.returncode, ended.stderr)
+    assert "Traceback" not in ended.stderr and "thunderherd: " in ended.stderr
+
+
+def test_a_port_in_use_ends_with_128(here: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = server().replace("{port}", f"{taken.getsockname()[1]} # {{port}}".split(" #")[0])
+        ended = gate(here, *pair(f"{command}", server()), *QUICK)
+    assert ended.returncode == 128, ended.stderr
+
+
+def test_unreadable_results_end_with_128(here: Path) -> None:
+    (here / "mine/pilot").mkdir(parents=True)
+    (here / "mine/pilot/run.json").write_text("{")
+    ended = gate(here, *pair(server(), server()), *QUICK, "--out", "mine", "--resume")
+    assert ended.returncode == 128 and "Traceback" not in ended.stderr
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no unshare, which makes a small file system")
+def test_a_full_disk_ends_with_128(here: Path) -> None:
+    (here / "small").mkdir()
+    script = 'mount -t tmpfs -o size=40k none small && exec "$@"'
+    prefix = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    ended = gate(here, *pair(server(), server()), *QUICK, "--out", "small/mine", prefix=prefix)
+    if "unshare" in ended.stderr or "mount:" in ended.stderr:
+        pytest.skip(f"no small file system here: {ended.stderr.strip()}")
+    assert ended.returncode == 128, (ended.returncode, ended.stderr)
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_gate_never_looks_like_a_verdict(number: signal.Signals, here: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "thunderherd",
+        "gate",
+        *pair(server(), server()),
+        *QUICK,
+        "--out",
+        "mine",
+    ]
+    with subprocess.Popen(
+        command, cwd=here, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as begun:
+        deadline = time.monotonic() + 60
+        while (
+            begun.poll() is None and time.monotonic() < deadline and not [*here.glob("mine/*/trials.jsonl")]
+        ):
+            time.sleep(0.02)
+        begun.send_signal(number)
+        _, said = begun.communicate(timeout=60)
+    # A shell, and git, see 128 + the signal.
+    assert begun.returncode in (130, -number), said
+
+
+def test_a_fault_of_the_program_itself_ends_with_128(here: Path) -> None:
+    """As a crash would."""
+    (here / "broken.py").write_text(
+        "import sys\nfrom thunderherd.cli import main\nimport thunderherd.gate.gate as gate\n"
+        "def broken(request): raise RuntimeError('a fault')\ngate.gate = broken\n"
+        "sys.argv[1:] = sys.argv[1:]\nmain.main()\n"
+    )
+    command = [sys.executable, "broken.py", "gate", *pair(server(), server())]
+    ended = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 128 and "a fault" in ended.stderr
+
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+
+
+def commit(folder: Path, message: str) -> None:
+    subprocess.run([*GIT, "add", "."], cwd=folder, check=True, capture_output=True)
+    subprocess.run([*GIT, "commit", "--quiet", "-m", message], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(("more", "status"), [((), 128), (("--bisect",), 125)])
+def test_a_build_that_fails(more: tuple[str, ...], status: int, here: Path) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
+    commit(here, "first")
+    words = ("--base-rev", "HEAD", "--build", "exit 1", "--serve", server(), *more)
+    ended = gate(here, *words, *QUICK)
+    assert ended.returncode == status and "gate.build_failed" in ended.stderr
+
+
+@pytest.mark.thorough
+def test_git_bisect_finds_the_commit_that_made_the_server_slower(here: Path) -> None:
+    """The slowdown is in one of 40 commits; the build of three fails."""
+    slow_from, broken = 27, (11, 30, 33)
+    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
+    (here / ".gitignore").write_text("cache\nresults\n")
+    for number in range(1, 41):
+        (here / "server.py").write_text(
+            SERVER.replace("0.0\n", "0.0003\n" if number >= slow_from else "0.0\n")
+        )
+        (here / "build").write_text(f"exit {int(number in broken)}  # {number}\n")
+        commit(here, f"commit {number}")
+        subprocess.run([*GIT, "tag", f"c{number}"], cwd=here, check=True)
+    serve = f"{sys.executable} server.py {{port}}"
+    run = [sys.executable, "-m", "thunderherd", "gate", "--base-rev", "c1", "--build", "sh build"]
+    subprocess.run([*GIT, "bisect", "start", "c40", "c1"], cwd=here, check=True, capture_output=True)
+    own = {**os.environ, "XDG_CACHE_HOME": str(here / "cache")}
+    ended = subprocess.run(
+        [*GIT, "bisect", "run", *run, "--serve", serve, *QUICK, "--bisect"],
+        cwd=here, env=own, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = subprocess.run([*GIT, "rev-parse", "refs/bisect/bad"], cwd=here, capture_output=True, text=True)
+    bad = subprocess.run([*GIT, "rev-parse", f"c{slow_from}"], cwd=here, capture_output=True, text=True)
+    assert found.stdout == bad.stdout

@@ -1,0 +1,96 @@
+"""Two revisions of a real git repository, built in worktrees that are kept by commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from made.refusals import refused
+
+from thunderherd.gate.revisions import BuildFailedError, built, resolved
+
+BUILD = "echo built >> count && cp source server"
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the tag v1 and a later commit."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in [each for each in os.environ if each.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "server"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    for number, tag in ((1, "v1"), (2, "")):
+        (folder / "source").write_text(f"version {number}\n")
+        git(folder, "add", "source")
+        git(
+            folder,
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b",
+            "commit",
+            "--quiet",
+            "-m",
+            f"version {number}",
+        )
+        if tag:
+            git(folder, "tag", tag)
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_each_revision_is_built_once_in_its_own_folder(repository: Path) -> None:
+    (repository / "source").write_text("not committed\n")
+    folders = [built(resolved(each, repository, "--base-rev"), BUILD, Path()) for each in ("v1", "HEAD")]
+    assert [(each / "server").read_text() for each in folders] == ["version 1\n", "version 2\n"]
+    again = built(resolved("v1", repository, "--base-rev"), BUILD, Path())
+    assert again == folders[0] and (again / "count").read_text() == "built\n"
+    other = built(resolved("v1", repository, "--base-rev"), "cp source other", Path())
+    assert other != again and (other / "other").exists()
+    assert (repository / "source").read_text() == "not committed\n"
+
+
+def test_a_failed_build_says_why_and_is_tried_again(repository: Path) -> None:
+    revision = resolved("v1", repository, "--base-rev")
+    (problem,) = refused(built, revision, "echo no compiler here; exit 3", Path())
+    assert problem.code == "gate.build_failed" and "exit status 3" in problem.message
+    assert "no compiler here" in problem.message
+    with pytest.raises(BuildFailedError):
+        built(revision, "echo no compiler here; exit 3", Path())
+    assert (built(revision, BUILD, Path()) / "server").exists()
+
+
+def test_an_unfinished_build_is_done_again(repository: Path) -> None:
+    revision = resolved("v1", repository, "--base-rev")
+    place = built(revision, BUILD, Path())
+    place.with_name(f"{place.name}.built").unlink()  # as after a kill
+    (place / "half").write_text("left over")
+    again = built(revision, BUILD, Path())
+    assert again == place and not (again / "half").exists() and (again / "server").exists()
+
+
+@pytest.mark.parametrize("typed", ["no-such-tag", "--help", "", "v1; true"])
+def test_a_revision_that_does_not_exist_is_refused(typed: str, repository: Path) -> None:
+    (problem,) = refused(resolved, typed, repository, "--base-rev")
+    assert problem.code == "gate.unknown_revision"
+
+
+def test_outside_a_repository_the_error_says_so(tmp_path: Path) -> None:
+    (problem,) = refused(resolved, "HEAD", tmp_path, "--base-rev")
+    assert problem.code == "gate.no_repository"
+
+
+def test_variables_of_git_do_not_lead_elsewhere(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git bisect run` and hooks set some."""
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
+    assert (built(resolved("v1", repository, "--base-rev"), BUILD, Path()) / "server").exists()

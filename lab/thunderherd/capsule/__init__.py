@@ -1,0 +1,1 @@
+"""A run in one file, for somebody who wants to check it: packing, checking, replaying, comparing."""

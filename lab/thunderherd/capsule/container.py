@@ -1,0 +1,203 @@
+"""The file of a capsule: a zip archive with a manifest of sizes and hashes.
+
+A capsule may come from a stranger. It is data: nothing in it is executed, and no name in it can leave the
+directory that it is unpacked into. Sizes are bounded before anything is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from thunderherd.errors import UserError
+from thunderherd.records.summary import Record
+
+__all__ = ["MANIFEST", "Manifest", "PackedFile", "pack", "unpack"]
+
+MANIFEST = "manifest.json"
+SUFFIX = ".thd"
+MOST_FILES, MOST_BYTES = 2_000, 1 << 30
+"""The most files of a capsule, and the most bytes of all of them unpacked."""
+LARGEST_MANIFEST = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*(/[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*){0,3}")
+"""The names of files: parts without a leading dot, at most three folders deep."""
+FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+"""The time of each file in the archive, so that the same run gives the same capsule."""
+CHUNK = 1 << 20
+DAMAGED = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
+    ValueError,
+)  # fmt: skip
+"""What zipfile raises for a damaged archive, beside an `OSError` with EINVAL for an impossible place."""
+
+
+class PackedFile(Record):
+    """A file of a capsule."""
+
+    path: str = Field(description="its name below the directory of the run")
+    bytes: int = Field(ge=0, description="its size")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="the SHA-256 of its content")
+
+
+class Manifest(Record):
+    """`manifest.json` of a capsule."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    kind: Literal["capsule"] = "capsule"
+    version: str = Field(description="version of Thunderherd that made the capsule")
+    study: str = Field(description="name of the study")
+    engine: dict[str, object] = Field(description="version, build and hash of the engine that measured")
+    files: list[PackedFile] = Field(description="every other file of the capsule")
+
+
+def pack(files: Mapping[str, Path], manifest: Manifest, target: Path) -> Manifest:
+    """Write a capsule with `files`, by their names in it; return its manifest. Raises OSError."""
+    described = []
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with (
+            os.fdopen(os.open(unfinished, flags, 0o644), "wb") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        ):
+            for name, path in sorted(files.items()):
+                content = path.read_bytes()
+                digest = hashlib.sha256(content).hexdigest()
+                described.append(PackedFile(path=name, bytes=len(content), sha256=digest))
+                archive.writestr(_info(name), content)
+            manifest = manifest.model_copy(update={"files": described})
+            archive.writestr(_info(MANIFEST), manifest.model_dump_json(by_alias=True, indent=2) + "\n")
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return manifest
+
+
+def _info(name: str) -> zipfile.ZipInfo:
+    found = zipfile.ZipInfo(name, FIXED_TIME)
+    found.compress_type = zipfile.ZIP_DEFLATED
+    found.external_attr = (stat.S_IFREG | 0o644) << 16
+    return found
+
+
+def unpack(capsule: Path, directory: Path) -> Manifest:
+    """Unpack a capsule into an empty directory, and check every file; return its manifest.
+
+    Raises
+    ------
+    UserError
+        It is no capsule, was altered, or is too large. Then nothing of it may be used.
+    """
+    if not capsule.is_file():
+        what = "no such file" if not capsule.exists() else "not a regular file"
+        raise _refused(capsule, what, "capsule.no_file", "give a file that `thunderherd capsule` wrote")
+    try:
+        with zipfile.ZipFile(capsule) as archive:
+            manifest = _manifest(archive, capsule)
+            expected = {each.path: each for each in manifest.files}
+            _check_names(archive, expected, capsule)
+            for each in manifest.files:
+                _extract(archive, each, directory / each.path, capsule)
+    except DAMAGED as error:
+        raise _damaged(capsule, error) from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise _damaged(capsule, error) from None
+    return manifest
+
+
+def _manifest(archive: zipfile.ZipFile, capsule: Path) -> Manifest:
+    try:
+        info = archive.getinfo(MANIFEST)
+    except KeyError:
+        raise _refused(
+            capsule,
+            f"no {MANIFEST} in it",
+            "capsule.no_manifest",
+            "give a file that `thunderherd capsule` wrote",
+        ) from None
+    if info.file_size > LARGEST_MANIFEST:
+        raise _too_large(capsule)
+    with archive.open(info) as file:
+        text = file.read(LARGEST_MANIFEST + 1)
+    if len(text) > LARGEST_MANIFEST:
+        raise _too_large(capsule)
+    try:
+        return Manifest.model_validate(json.loads(text))
+    except (ValidationError, ValueError, RecursionError):
+        raise _refused(
+            capsule,
+            f"{MANIFEST} is not one of this version of Thunderherd",
+            "capsule.other_version",
+            "replay it with the version that made it",
+        ) from None
+
+
+def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], capsule: Path) -> None:
+    """Refuse a capsule whose files are not those of its manifest, or too many, or too large."""
+    names = [each.filename for each in archive.infolist()]
+    if len(names) > MOST_FILES or sum(each.bytes for each in expected.values()) > MOST_BYTES:
+        raise _too_large(capsule)
+    for name in (*names, *expected):
+        if not NAME.fullmatch(name) or ".." in name:
+            raise _refused(
+                capsule, f"it has a file named {name!r}", "capsule.unsafe_name", "do not use this capsule"
+            )
+    if sorted(names) != sorted({*expected, MANIFEST}):
+        odd = sorted({*names} ^ {*expected, MANIFEST}) or sorted(names)
+        raise _refused(
+            capsule,
+            f"its files are not those of its manifest: {', '.join(odd[:3])}",
+            "capsule.altered",
+            "do not use this capsule",
+        )
+
+
+def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule: Path) -> None:
+    """Write one file of at most its size; refuse a content that is not that of the manifest."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, left = hashlib.sha256(), packed.bytes
+    with archive.open(packed.path) as source, target.open("xb") as file:
+        while chunk := source.read(min(CHUNK, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+    if left or digest.hexdigest() != packed.sha256:
+        raise _refused(
+            capsule,
+            f"{packed.path} is not what the manifest says",
+            "capsule.altered",
+            "do not use this capsule",
+        )
+
+
+def _damaged(capsule: Path, error: Exception) -> UserError:
+    return _refused(capsule, f"not a capsule, or damaged: {error}", "capsule.damaged", "fetch it again")
+
+
+def _too_large(capsule: Path) -> UserError:
+    return _refused(
+        capsule,
+        f"more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB",
+        "capsule.too_large",
+        "do not use this capsule",
+    )
+
+
+def _refused(capsule: Path, message: str, code: str, hint: str) -> UserError:
+    return UserError(message, code=code, hint=hint, where=str(capsule))

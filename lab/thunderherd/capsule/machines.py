@@ -1,0 +1,51 @@
+"""What differs between two machines, what is likely to matter first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["MachineDifference", "machine_differences"]
+
+MachineDifference = tuple[str, str, str]
+"""Name, value there, value here."""
+
+LIKELY = (
+    "engine", "cpu.model", "cpu.usable", "cpu.governor", "cpu.turbo", "cpu.threads_per_core", "cpu.megahertz",
+    "hypervisor", "container", "control_group", "kernel", "mitigations", "kernel_parameters", "clock_source",
+    "congestion_control", "loopback_mtu", "offloads", "labs", "sysctls",
+    "transparent_hugepages", "libc", "limits",
+    "servers",
+)  # fmt: skip
+"""The beginnings of names, what is most likely to change results first. Others come last."""
+ALWAYS_DIFFERENT = ("unavailable", "memory_available", "load_average", "uptime", "passed_cases", "python")
+"""What says nothing about another machine's results."""
+LONGEST = 60
+
+
+def machine_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[MachineDifference]:
+    """Return what differs, what is likely to matter first."""
+    one, other = dict(_flat(there)), dict(_flat(here))
+    found = [
+        (name, _short(one.get(name)), _short(other.get(name)))
+        for name in dict.fromkeys([*one, *other])
+        if one.get(name) != other.get(name) and not name.startswith(ALWAYS_DIFFERENT)
+    ]
+    return sorted(found, key=lambda each: (_place(each[0]), each[0]))
+
+
+def _place(name: str) -> int:
+    return next((place for place, start in enumerate(LIKELY) if name.startswith(start)), len(LIKELY))
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, each in value.items():
+            yield from _flat(each, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value
+
+
+def _short(value: Any) -> str:
+    text = "unknown" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."

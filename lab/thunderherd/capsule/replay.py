@@ -1,0 +1,134 @@
+"""Replays a capsule: computes every verdict again from its trials, or measures again with the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thunderherd.capsule.verdicts import Compared, compared, named_verdicts
+from thunderherd.errors import UserError
+from thunderherd.judge.summary.open_claims import for_claims
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.records.directory import RunInfo, SavedRun, load
+from thunderherd.run.follow import Followed
+from thunderherd.run.recordings import FOLDER, STUDY_FOLDER
+
+if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary
+    from thunderherd.study.loading import Study
+
+__all__ = ["commands_in", "measured_again", "recomputed", "study_file"]
+
+
+def study_file(directory: Path, info: RunInfo) -> Path | None:
+    """Return the study's file in an unpacked capsule; None if a run of an older version lacks it."""
+    folder, name = directory / STUDY_FOLDER, str(info.study.get("name", ""))
+    found = [path for path in folder.glob("*.toml") if path.is_file()] if folder.is_dir() else []
+    own = [path for path in found if _named(path) == name]
+    return own[0] if own else None
+
+
+def _named(path: Path) -> str | None:
+    import tomllib
+
+    try:
+        return str(tomllib.loads(path.read_text(encoding="utf-8")).get("name"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def recomputed(directory: Path) -> tuple[SavedRun, list[Compared]]:
+    """Return an unpacked run, and its kept verdicts beside those computed again from its trials."""
+    saved = load(directory)
+    if saved.summary is None:
+        raise UserError(
+            "the capsule has no summary", code="replay.no_summary", where=str(directory), hint="pack it again"
+        )
+    study = _as_recorded(directory, saved)
+    summary = summarise(study, list(saved.trials), saved.run.machine, seed=saved.run.seed)
+    return saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
+
+
+def _as_recorded(directory: Path, saved: SavedRun) -> Study:
+    """Return the study as it was resolved on the machine that measured, with its claims."""
+    study = Followed(directory).study
+    file = study_file(directory, saved.run)
+    claims = _claims_of(file) if file else None
+    assert saved.summary is not None
+    if saved.summary.claims and claims is None:
+        raise UserError(
+            "the capsule lacks the claims of its study",
+            code="replay.no_claims",
+            hint="pack the run again: runs keep their claims since version 0.2",
+            where=str(directory),
+        )
+    found = study.model_copy(update={"claims_path": claims, "path": file or study.path})
+    return for_claims(found)
+
+
+def _claims_of(file: Path) -> Path | None:
+    import tomllib
+
+    name = tomllib.loads(file.read_text(encoding="utf-8")).get("claims")
+    path = file.parent / str(name)
+    return path if isinstance(name, str) and path.name == name and path.is_file() else None
+
+
+def commands_in(study: Study) -> list[Sequence[str]]:
+    """Return the commands that a study would run, and the running servers that it would load."""
+    programs = [
+        program
+        for each in study.contenders
+        for program in (each.own_server, each.load.generator)
+        if program is not None
+    ]
+    found = [words for each in programs for words in (each.build, each.version, each.command) if words]
+    found += [(each.url,) for each in programs if each.url]
+    return list(dict.fromkeys(found))
+
+
+def measured_again(
+    directory: Path, out: Path, command: Sequence[str], *, allow_commands: bool
+) -> tuple[Summary, SavedRun, list[Compared]]:
+    """Run the study of an unpacked capsule here with its seed; return the verdicts of both runs."""
+    from thunderherd.engine.client import catalogue
+    from thunderherd.run.runner import run_study
+    from thunderherd.study.loading import load_study
+
+    saved = load(directory)
+    file = study_file(directory, saved.run)
+    if file is None or saved.summary is None:
+        raise UserError(
+            "the capsule lacks its study, so it cannot be measured again",
+            code="replay.no_study",
+            hint="pack the run again: runs keep their study since version 0.2",
+            where=str(directory),
+        )
+    _put_recordings_back(directory, saved, file.parent)
+    size = str(saved.run.study.get("size", "quick"))
+    study = load_study(str(file), size, saved.run.overrides, catalogue())
+    commands = commands_in(study)
+    if commands and not allow_commands:
+        raise UserError(
+            f"its study uses a program or a server of its own: {' '.join(commands[0])}",
+            code="replay.commands_not_allowed",
+            hint=f"read {file.name} in it; then give --allow-commands",
+            where="replay",
+        )
+    summary = run_study(for_claims(study), out, seed=saved.run.seed, command=command)
+    return summary, saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
+
+
+def _put_recordings_back(directory: Path, saved: SavedRun, folder: Path) -> None:
+    """Copy the files that loads replay to where the study names them, below the study's folder."""
+    named: dict[str, str] = {}
+    for each in saved.run.study.get("contenders", ()):
+        named |= each.get("load", {}).get("files", {})
+    for name, digest in named.items():
+        path = Path(name)
+        kept = directory / FOLDER / f"{path.stem}-{digest[:12]}{path.suffix}"
+        target = (folder / path).resolve()
+        if kept.is_file() and folder.resolve() in target.parents and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(kept.read_bytes())

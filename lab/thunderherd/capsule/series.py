@@ -1,0 +1,51 @@
+"""The figures of several runs as a series, for tools that find change points."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from thunderherd.records.directory import SavedRun
+
+__all__ = ["as_csv", "otava_test"]
+
+TIME, RUN = "time", "run"
+"""The columns that are no series."""
+
+
+def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
+    """Return a row for each run, in the order of their starts, and the names of the series.
+
+    A series is the estimate of a contender in a metric, in the metric's own unit.
+    """
+    ordered = sorted(runs, key=lambda each: each.run.started)
+    rows = [(each, _figures(each)) for each in ordered]
+    names = list(dict.fromkeys(name for _, figures in rows for name in figures))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([TIME, RUN, *names])
+    for each, figures in rows:
+        writer.writerow([each.run.started, each.path.name, *(figures.get(name, "") for name in names)])
+    return text.getvalue(), names
+
+
+def _figures(run: SavedRun) -> dict[str, float]:
+    contenders = run.summary.contenders if run.summary else []
+    return {
+        f"{each.name}.{metric}": found.value for each in contenders for metric, found in each.metrics.items()
+    }
+
+
+def otava_test(file: Path, names: Sequence[str]) -> str:
+    """Return the configuration of Otava's test, as YAML, of which JSON is a part."""
+    test = {
+        "type": "csv",
+        "file": str(file.absolute()),
+        "time_column": TIME,
+        "attributes": [RUN],
+        "metrics": list(names),
+    }
+    return json.dumps({"tests": {file.stem: test}}, indent=2) + "\n"

@@ -1,0 +1,423 @@
+"""The command `gate`: did the server get slower?
+
+Exit status: 0 not slower by more than the margin, 1 slower, 125 undecided within the budget, 128 and more for
+failures of the command itself. `git bisect run` skips a commit with 125, and stops at 128 and more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from thunderherd.cli.compare import parted, percent
+from thunderherd.cli.options import (
+    PROGRAM,
+    AsJson,
+    Lab,
+    NoConform,
+    Out,
+    Overrides,
+    Resume,
+    Seed,
+    check_output,
+    check_resume,
+    command_line,
+    write_output,
+)
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.gate.gate import Gated
+    from thunderherd.gate.request import Criterion, GateRequest
+    from thunderherd.gate.verdict import GateResult
+
+__all__ = ["gate"]
+
+SKIPPED = 125
+"""The exit status that `git bisect run` takes for a commit that cannot be tested."""
+USUAL_MARGIN, USUAL_POWER, USUAL_BUDGET = "2%", "90%", "3min"
+USUAL_METRICS = ("server_cpu_per_request", "latency_p50_seconds")
+OF_STREAMS = ("server_cpu_per_byte",)
+
+
+def gate(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STUDY]",
+            help="A study with two contenders, instead of --base and --head (`list studies`).",
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="SERVER",
+            help="The server as it was: a command in quotes with {port}, a URL, or a design (default: none).",
+        ),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="SERVER", help="The server as it is now (default: none).")
+    ] = None,
+    base_rev: Annotated[
+        str | None,
+        typer.Option(
+            "--base-rev",
+            metavar="REV",
+            help="Git revision of base, with --serve instead of --base (default: none).",
+        ),
+    ] = None,
+    head_rev: Annotated[
+        str | None,
+        typer.Option(
+            "--head-rev", metavar="REV", help="Git revision of head (default: HEAD of the repository)."
+        ),
+    ] = None,
+    build: Annotated[
+        str | None,
+        typer.Option(
+            "--build", metavar="COMMAND", help="Shell command that builds a revision (default: none)."
+        ),
+    ] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            "--serve", metavar="COMMAND", help="Command of a revision's server, with {port} (default: none)."
+        ),
+    ] = None,
+    margin: Annotated[
+        str,
+        typer.Option(
+            "--margin", metavar="N%", help="Slowdown that is allowed (default 2%).", show_default=False
+        ),
+    ] = USUAL_MARGIN,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME[=N%]",
+            help="Metric, perhaps with its own margin; may be repeated (default: server CPU per request, and "
+            "the median latency at a rate that both can serve).",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", metavar="TIME", help="Time for all trials (default 3min).", show_default=False
+        ),
+    ] = None,
+    power: Annotated[
+        str,
+        typer.Option(
+            "--power",
+            metavar="N%",
+            help="Chance to find the smallest slowdown that the output names (default 90%).",
+            show_default=False,
+        ),
+    ] = USUAL_POWER,
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option("-c", "--clients", metavar="N", help="Connections (default 64).")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--bytes", metavar="SIZE", help="Size of a reply or message (default 4000)."),
+    ] = None,
+    bisect: Annotated[
+        bool,
+        typer.Option(
+            "--bisect", help="Exit with status 125 if a build fails, for `git bisect run` (default: 128)."
+        ),
+    ] = False,
+    calibrate: Annotated[
+        int | None,
+        typer.Option(
+            "--calibrate",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Run N gates of base with itself, and keep how often they alarm (default: run the gate).",
+        ),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="File for Markdown (default: none).")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="File for JUnit XML (default: none).")
+    ] = None,
+    as_json: AsJson = False,
+    lab: Lab = None,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Out = None,
+    resume: Resume = False,
+    no_conform: NoConform = False,
+) -> int:
+    """Find out whether a server got slower.
+
+    Base and head run in the same blocks. The exit status is 0 if head is not slower by more than the margin,
+    1 if it is, 125 if the budget does not suffice to tell, and 128 or more if the command fails.
+
+    Example: thunderherd gate --base './old {port}' --head './new {port}' --workload http
+    """
+    check_resume("gate", resume=resume, out=out)
+    for option, path in (("--markdown", markdown), ("--junit", junit)):
+        check_output("gate", option, path)
+    studies, settings = parted(words or [], "gate")
+    named = {"clients": clients, "bytes": size}
+    settings = [*((name, text) for name, text in named.items() if text is not None), *settings]
+    chance = _share(power)
+    allowed = percent(margin, "gate", "--margin")
+
+    from thunderherd.gate.gate import gate as run_gate
+    from thunderherd.gate.gate import gate_study
+    from thunderherd.gate.request import GateRequest, StudyGateRequest
+
+    typed = [_criterion(text, allowed) for text in metric or ()]
+    if studies:
+        others = {
+            "--base-rev": base_rev, "--head": head, "--serve": serve, "--build": build,
+            "--workload": workload,
+            "--calibrate": calibrate, **{f"--{name}": text for name, text in settings},
+        }  # fmt: skip
+        _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
+        found = gate_study(
+            StudyGateRequest(
+                study=studies[0], size="quick", margin_percent=allowed, margins=tuple(typed), base=base,
+                budget=budget, lab=tuple(lab or ()), fixed=tuple(overrides or ()), seed=seed, out=out,
+                resume=resume, words=tuple(command_line()), conform=not no_conform, power=chance,
+            )
+        )  # fmt: skip
+    else:
+        pair, labels, folders = _servers(base, head, (base_rev, head_rev), build, serve, bisect=bisect)
+        request = GateRequest(
+            contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=workload,
+            criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
+            lab=tuple(lab or ()), budget=budget or USUAL_BUDGET, fixed=tuple(overrides or ()), seed=seed,
+            out=out, resume=resume, words=tuple(command_line()), conform=not no_conform, power=chance,
+        )  # fmt: skip
+        if calibrate is not None:
+            return _calibrate(request, calibrate, chance, as_json=as_json)
+        found = run_gate(request)
+    result = _result(found, chance)
+    _write(found, result, markdown, junit, as_json=as_json)
+    return result.exit_status
+
+
+def _servers(
+    base: str | None,
+    head: str | None,
+    revisions: tuple[str | None, str | None],
+    build: str | None,
+    serve: str | None,
+    *,
+    bisect: bool,
+) -> tuple[tuple[str, str], tuple[str, str] | None, tuple[Path, Path] | None]:
+    """Return base and head as a comparison takes them, their labels, and the folders they run in."""
+    if revisions[0] is None:
+        given = {"--head-rev": revisions[1], "--build": build, "--serve": serve}
+        if extra := [name for name, value in given.items() if value is not None]:
+            raise UserError(
+                f"{extra[0]} without --base-rev",
+                code="gate.no_base_revision",
+                hint="add --base-rev REV, or leave it out",
+                where="gate",
+            )
+        if base is None or (head is None):
+            missing = "--base" if base is None else "--head"
+            raise UserError(
+                f"no {missing}",
+                code="gate.too_few_servers",
+                hint="such as gate --base './old {port}' --head './new {port}', or gate STUDY",
+                where="gate",
+            )
+        return (base, head), None, None
+    if base is not None or head is not None:
+        raise UserError(
+            "--base-rev and --base or --head contradict each other",
+            code="gate.revision_and_server",
+            hint="give revisions with --serve, or two servers",
+            where="gate",
+        )
+    if serve is None:
+        raise UserError(
+            "--base-rev without --serve",
+            code="gate.no_serve",
+            hint="add the server's command, such as --serve './server {port}'",
+            where="gate",
+        )
+
+    from thunderherd.gate.revisions import BuildFailedError, built, resolved
+
+    here = Path.cwd()
+    found = [
+        resolved(revisions[0], here, "--base-rev"),
+        resolved(revisions[1] or "HEAD", here, "--head-rev"),
+    ]
+    below = here.relative_to(found[0].repository.resolve())
+    try:
+        folders = [built(each, build, below) for each in found]
+    except BuildFailedError as error:
+        if bisect:
+            error.exit_status = SKIPPED
+        raise
+    labels = (found[0].label, found[1].label)
+    return (serve, serve), labels, (folders[0], folders[1])
+
+
+def _result(found: Gated, power: float) -> GateResult:
+    """Return the verdict of a gate with its sentence, and the calibration of this machine."""
+    from thunderherd.gate.calibration import kept_calibration
+    from thunderherd.gate.page import sentence
+    from thunderherd.gate.verdict import result_of
+    from thunderherd.records.directory import load
+    from thunderherd.show.sentences.compared import to_know
+
+    saved = load(found.directory)
+    result = result_of(
+        found.summary,
+        saved.trials,
+        found.questions,
+        found.labels,
+        power=power,
+        directory=str(found.directory),
+        calibration=kept_calibration(saved.run.machine),
+        notes=to_know(found.summary),
+    )
+    return result.model_copy(update={"sentence": sentence(result)})
+
+
+def _write(
+    found: Gated, result: GateResult, markdown: Path | None, junit: Path | None, *, as_json: bool
+) -> None:
+    """Print the verdict, and write it for programs."""
+    from thunderherd.gate.formats import as_junit, as_markdown, tell_github
+    from thunderherd.gate.page import facts, gate_table
+    from thunderherd.gate.verdict import NOT_SLOWER, UNDECIDED
+    from thunderherd.show.report.page import write_report
+    from thunderherd.show.terminal.result_page import ResultPage, print_result
+    from thunderherd.text.layout import Sentence, make_console
+
+    report = write_report(found.directory)
+    if as_json:
+        print(result.model_dump_json(by_alias=True, indent=2))
+    else:
+        better = ("head",) if result.verdict == NOT_SLOWER else ()
+        answer = Sentence(result.sentence, better, result.verdict == UNDECIDED)
+        told = facts(result)
+        page = ResultPage(
+            [answer],
+            gate_table(result, found.summary),
+            [text for head, text in told if head == "Note"],
+            (*[(head, text) for head, text in told if head != "Note"], ("Report", str(report))),
+        )
+        print_result(page, make_console())
+    if markdown is not None:
+        write_output("gate", markdown, as_markdown(result, found.summary).encode(), quiet=as_json)
+    if junit is not None:
+        write_output("gate", junit, as_junit(result), quiet=as_json)
+    for line in tell_github(result, found.summary, os.environ):
+        print(line, file=sys.stderr if as_json else sys.stdout)
+
+
+def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool) -> int:
+    """Run gates of base with itself; print and keep how often they alarm."""
+    from statistics import median
+
+    from thunderherd.gate.calibration import Calibration, keep_calibration, machine_key, now
+    from thunderherd.gate.gate import gate as run_gate
+    from thunderherd.gate.page import calibrated
+    from thunderherd.gate.verdict import SLOWER, UNDECIDED
+    from thunderherd.records.directory import default_directory, load
+    from thunderherd.toml.quantities import TIME, parse_quantity
+
+    place = request.out or default_directory("gate-calibration")
+    contenders = (request.contenders[0], request.contenders[0])
+    results: list[GateResult] = []
+    machine = {}
+    for number in range(1, gates + 1):
+        own = replace(request, contenders=contenders, out=place / f"{number}", seed=None)
+        found = run_gate(own)
+        machine = load(found.directory).run.machine
+        results.append(_result(found, power))
+        print(f"{PROGRAM}: gate {number} of {gates}: {results[-1].verdict}", file=sys.stderr)
+    found_percent = {
+        row.metric: [each for result in results for each in _found(result, row.metric)]
+        for row in results[0].rows
+    }
+    calibration = Calibration(
+        gates=gates,
+        alarms=sum(each.verdict == SLOWER for each in results),
+        undecided=sum(each.verdict == UNDECIDED for each in results),
+        margins={each.metric: each.margin_percent for each in request.criteria},
+        budget_seconds=parse_quantity(request.budget or USUAL_BUDGET, "gate: --budget", TIME) / 1e9,
+        would_find_percent={name: median(values) for name, values in found_percent.items() if values},
+        measured=now(),
+        machine=machine_key(machine),
+    )
+    path = keep_calibration(calibration, machine)
+    print(calibration.model_dump_json(indent=2) if as_json else f"False alarms: {calibrated(calibration)}")
+    print(f"kept in {path}", file=sys.stderr)
+    return 0
+
+
+def _found(result: GateResult, metric: str) -> list[float]:
+    return [
+        each.would_find_percent
+        for each in result.rows
+        if each.metric == metric and each.would_find_percent is not None
+    ]
+
+
+def _criterion(text: str, usual: float) -> Criterion:
+    """Return a metric with its margin."""
+    from thunderherd.gate.request import Criterion
+    from thunderherd.gate.study import METRICS_OF_GATES
+    from thunderherd.toml.file import unknown
+
+    name, equals, margin = text.partition("=")
+    if name not in METRICS_OF_GATES:
+        raise UserError(
+            unknown("metric of a gate", name, METRICS_OF_GATES, "gate").at(f"gate: --metric {text}")
+        )
+    return Criterion(name, percent(margin, "gate", f"--metric {name}=") if equals else usual)
+
+
+def _share(text: str) -> float:
+    """Return a chance, such as 90%."""
+    found = percent(text, "gate", "--power") / 100
+    if not 0.5 <= found < 1:
+        raise UserError(
+            f"{text} is no chance from 50% to 99%",
+            code="gate.invalid_power",
+            hint="90% is usual",
+            where=f"gate: --power {text}",
+        )
+    return found
+
+
+def _refuse_with_study(studies: Sequence[str], given: Sequence[str]) -> None:
+    if len(studies) > 1:
+        raise UserError(
+            f"{len(studies)} studies: {', '.join(studies)}",
+            code="gate.several_studies",
+            hint="give one study, or --base and --head",
+            where="gate",
+        )
+    if given:
+        raise UserError(
+            f"{given[0]} and a study contradict each other",
+            code="gate.option_contradicts_study",
+            hint=f"leave {given[0]} out, or --set a key of the study",
+            where="gate",
+        )

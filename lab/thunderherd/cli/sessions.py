@@ -1,0 +1,369 @@
+"""The commands for several sessions: baselines, capsules for somebody else, series for other tools."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from thunderherd.cli.options import AsJson, Out, ResultsDirectory, check_output, command_line
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.capsule.verdicts import Compared
+    from thunderherd.gate.baseline import Session
+    from thunderherd.records.directory import SavedRun
+    from thunderherd.show.tables.model import Table
+
+__all__ = ["baseline", "capsule", "diff", "export", "replay"]
+
+FAILED = 1
+MOST_DIFFERENCES = 30
+"""The most rows of a table of settings or machines."""
+
+Capsule = Annotated[Path, typer.Argument(metavar="FILE", help="Capsule, as `thunderherd capsule` wrote it.")]
+RunOrCapsule = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or a capsule.")]
+
+
+def capsule(
+    directory: ResultsDirectory,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="File to write (default STUDY.thd)."),
+    ] = None,
+) -> None:
+    """Pack a run into one file for somebody else.
+
+    The file is a zip archive: trials, summary, study, machine, and a manifest of hashes.
+    """
+    from thunderherd.capsule.packing import capsule_of
+    from thunderherd.records.directory import read_run
+
+    target = output or Path(f"{read_run(directory).study.get('name', 'run')}.thd")
+    check_output("capsule", "--output", target)
+    manifest = capsule_of(directory, target)
+    print(f"{target}: {len(manifest.files)} files, {target.stat().st_size / 1e6:.1f} MB")
+
+
+def replay(
+    file: Capsule,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Run the study again on this machine, with the same seed (default: no)."
+        ),
+    ] = False,
+    allow_commands: Annotated[
+        bool,
+        typer.Option("--allow-commands", help="With --measure, run commands of its study (default: refuse)."),
+    ] = False,
+    out: Out = None,
+) -> int:
+    """Check a capsule: compute its verdicts again from its trials.
+
+    With --measure, run its study here and compare the verdicts. The exit status is 1 if a verdict differs.
+    """
+    from thunderherd.capsule.replay import measured_again, recomputed
+    from thunderherd.records.directory import default_directory, load
+
+    if (allow_commands or out is not None) and not measure:
+        raise UserError(
+            f"{'--allow-commands' if allow_commands else '--out'} is an option of a run",
+            code="replay.option_without_measure",
+            hint="add --measure",
+            where="replay",
+        )
+    with _unpacked(file) as directory:
+        saved, again = recomputed(directory)
+        assert saved.summary is not None
+        differing = [each for each in again if each.before != each.now]
+        print(
+            f"{saved.summary.study.name}, seed {saved.run.seed}: {len(again)} verdicts computed again from "
+            f"{len(saved.trials)} trials, {len(differing)} differ"
+        )
+        _print_verdicts(differing)
+        if not measure:
+            return FAILED if differing else 0
+        here = out or default_directory(f"replay-{saved.summary.study.name}")
+        _, _, found = measured_again(directory, here, command_line(), allow_commands=allow_commands)
+        _print_verdicts(found)
+        counts = {name: sum(each.outcome == name for each in found) for name in OUTCOMES}
+        print(
+            f"Measured again: {counts['held']} of {len(found)} verdicts held, "
+            f"{counts['did not hold']} did not, {counts['undecided']} are undecided in one run"
+        )
+        _print_machines(saved, load(here))
+        return FAILED if counts["did not hold"] else 0
+
+
+OUTCOMES = ("held", "did not hold", "undecided", "missing")
+
+
+def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
+    """Compare two runs or capsules: settings, machines, verdicts."""
+    from thunderherd.capsule.verdicts import compared, named_verdicts
+    from thunderherd.records.directory import load
+    from thunderherd.run.runner import differences
+
+    with _opened(a) as one, _opened(b) as other:
+        runs = (load(one), load(other))
+        settings = differences(runs[0].run.study, runs[1].run.study)
+        print(f"Settings: {len(settings) or 'no'} differences")
+        for line in settings[:MOST_DIFFERENCES]:
+            print(f"  {line}")
+        if len(settings) > MOST_DIFFERENCES:
+            print(f"  and {len(settings) - MOST_DIFFERENCES} more")
+        _print_machines(*runs)
+        summaries = [run.summary for run in runs]
+        found = compared(*({} if summary is None else named_verdicts(summary) for summary in summaries))
+        same = sum(each.before == each.now for each in found)
+        print(f"Verdicts: {same} of {len(found)} are the same")
+        _print_verdicts([each for each in found if each.before != each.now])
+
+
+# Baselines ------------------------------------------------------------------------------------------------
+
+
+def baseline(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="save, compare or list.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME] [SERVER]",
+            help="Name of the baseline; to save one, also the server, as for `gate --base`.",
+            show_default=False,
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference", metavar="SERVER", help="With save, a server that does not change (default: none)."
+        ),
+    ] = None,
+    across_sessions: Annotated[
+        bool,
+        typer.Option(
+            "--across-sessions", help="Compare although the baseline has no reference (default: refuse)."
+        ),
+    ] = False,
+    margin: Annotated[
+        str,
+        typer.Option(
+            "--margin",
+            metavar="N%",
+            help="With save, the slowdown that is allowed (default 5%).",
+            show_default=False,
+        ),
+    ] = "5%",
+    budget: Annotated[
+        str,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="With save, the time of a session (default 1min).",
+            show_default=False,
+        ),
+    ] = "1min",
+    workload: Annotated[
+        str | None,
+        typer.Option("--workload", metavar="NAME", help="With save, the workload (default bytes)."),
+    ] = None,
+    as_json: AsJson = False,
+    out: Out = None,
+) -> int:
+    """Compare a server with an earlier session.
+
+    save measures a server and keeps the result; compare measures it again, and its exit status is that of
+    `gate`: 0 not slower, 1 slower, 125 undecided.
+
+    Example: thunderherd baseline save monday './server {port}' --reference epoll
+    """
+    from thunderherd.gate.baseline import baselines
+
+    given = words or []
+    if action == "list":
+        for each in baselines():
+            beside = f"beside {each.reference}" if each.reference else "without a reference"
+            print(f"{each.name}  {each.saved[:10]}  {each.server} {beside}")
+        return 0
+    if action == "save":
+        return _save(given, reference, margin, budget, workload)
+    if action == "compare":
+        return _compare(given, out, across_sessions=across_sessions, as_json=as_json)
+    raise UserError(
+        f"no such action '{action}'",
+        code="baseline.unknown_action",
+        hint="save, compare or list",
+        where="baseline",
+    )
+
+
+def _save(words: Sequence[str], reference: str | None, margin: str, budget: str, workload: str | None) -> int:
+    from thunderherd.cli.compare import parted, percent
+    from thunderherd.gate.baseline import Baseline, save
+
+    servers, settings = parted(words, "baseline")
+    if len(servers) != 2:
+        raise UserError(
+            f"save takes a name and a server; {len(servers)} words were given",
+            code="baseline.words",
+            hint="such as baseline save monday './server {port}' --reference epoll",
+            where="baseline",
+        )
+    allowed = percent(margin, "baseline", "--margin")
+    made = Baseline(
+        name=servers[0], server=servers[1], reference=reference, budget=budget, workload=workload,
+        criteria={"server_cpu_per_request": allowed, "latency_p50_seconds": allowed}, settings=settings,
+        lab=[], directory=str(Path.cwd()), saved="",
+    )  # fmt: skip
+    print(f"kept in {save(made, command_line())}")
+    return 0
+
+
+def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, as_json: bool) -> int:
+    import json
+
+    from thunderherd.gate.baseline import RUN, SESSION, compare_with, folder_of, measured, read_baseline
+    from thunderherd.gate.verdict import EXIT_STATUS, together
+    from thunderherd.records.directory import load
+
+    if len(words) != 1:
+        raise UserError(
+            "compare takes the name of a baseline",
+            code="baseline.words",
+            hint="`thunderherd baseline list` lists them",
+            where="baseline",
+        )
+    kept = read_baseline(words[0])
+    if kept.reference is None and not across_sessions:
+        raise UserError(
+            "this baseline has no reference, so the machine's drift cannot be told from the server's",
+            code="baseline.no_reference",
+            hint="save it again with --reference SERVER, or insist with --across-sessions",
+            where=f"baseline: {kept.name}",
+        )
+    then = load(folder_of(kept.name) / RUN / SESSION)
+    now = measured(kept, out, command_line())
+    found = compare_with(kept, then, now)
+    verdict = together([each.verdict for each in found])
+    beside = "across sessions, without a reference" if kept.reference is None else f"beside {kept.reference}"
+    if as_json:
+        rows = [{**each.__dict__} for each in found]
+        for row in rows:
+            for name in ("slowdown_percent", "drift_percent"):
+                row[name] = row[name] and row[name].model_dump()
+        print(json.dumps({"verdict": verdict, "baseline": kept.model_dump(), "rows": rows}, indent=2))
+    else:
+        print(f"{verdict.capitalize()} since {kept.saved[:10]}, {beside}: {kept.server}")
+        _print_table(_sessions(found))
+    return EXIT_STATUS[verdict]
+
+
+def _sessions(found: Sequence[Session]) -> Table:
+    """The table of two sessions: a row for each metric."""
+    from thunderherd.gate.page import slowdown
+    from thunderherd.show.sentences.compared import head_and_phrase
+    from thunderherd.show.tables.model import Cell, Column, Row, Table
+
+    columns = (
+        Column("metric", "name"), Column("slower by"), Column("allowed"), Column("reference drifted by"),
+        Column("verdict", "short"),
+    )  # fmt: skip
+    rows = tuple(
+        Row(
+            (
+                Cell(head_and_phrase(each.metric)[0]),
+                Cell(slowdown(each.slowdown_percent)),
+                Cell(f"{each.margin_percent:g} %"),
+                Cell(slowdown(each.drift_percent)),
+                Cell(each.verdict),
+            )
+        )
+        for each in found
+    )
+    return Table("", columns, rows)
+
+
+# Series ---------------------------------------------------------------------------------------------------
+
+
+def export(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories of runs.")],
+    otava: Annotated[
+        Path,
+        typer.Option(
+            "--otava", metavar="FILE", help="CSV file to write, for Apache Otava; its test is in FILE.yaml."
+        ),
+    ],
+) -> None:
+    """Write the figures of several runs as a series."""
+    from thunderherd.capsule.series import as_csv, otava_test
+    from thunderherd.records.directory import load
+
+    check_output("export", "--otava", otava)
+    saved = [load(each) for each in directories]
+    text, metrics = as_csv(saved)
+    otava.write_text(text, encoding="utf-8")
+    test = otava.with_name(f"{otava.name}.yaml")
+    test.write_text(otava_test(otava, metrics), encoding="utf-8")
+    print(f"{otava}: {len(saved)} runs, {len(metrics)} series; {test}: the test for Otava")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Path]:
+    """The directory of a run, or an unpacked capsule."""
+    if path.is_dir():
+        yield path
+    else:
+        with _unpacked(path) as directory:
+            yield directory
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    from thunderherd.capsule.container import unpack
+
+    with tempfile.TemporaryDirectory(prefix="thunderherd-capsule-") as folder:
+        unpack(path, Path(folder))
+        yield Path(folder)
+
+
+def _print_verdicts(found: Sequence[Compared]) -> None:
+    from thunderherd.show.tables.model import Cell, Column, Row, Table
+
+    if not found:
+        return
+    columns = (
+        Column("verdict on", "words"),
+        Column("before", "short"),
+        Column("now", "short"),
+        Column("", "short"),
+    )
+    rows = tuple(
+        Row(tuple(Cell(text or "none") for text in (each.name, each.before, each.now, each.outcome)))
+        for each in found
+    )
+    _print_table(Table("", columns, rows))
+
+
+def _print_machines(there: SavedRun, here: SavedRun) -> None:
+    from thunderherd.capsule.machines import machine_differences
+    from thunderherd.show.tables.model import Cell, Column, Row, Table
+
+    found = machine_differences(there.run.machine, here.run.machine)
+    print(f"Machines: {len(found) or 'no'} differences{', what is likely to matter first' if found else ''}")
+    if found:
+        columns = (Column("what", "short"), Column("there", "words"), Column("here", "words"))
+        rows = tuple(Row(tuple(map(Cell, each))) for each in found[:MOST_DIFFERENCES])
+        _print_table(Table("", columns, rows))
+
+
+def _print_table(table: Table) -> None:
+    from thunderherd.show.terminal.tables import print_table
+    from thunderherd.text.layout import make_console
+
+    print_table(table, make_console())

@@ -1,0 +1,1 @@
+"""Did a server get slower? Base and head in the same blocks, judged against a margin."""

@@ -1,0 +1,141 @@
+"""Runs a gate: the pilot, then base and head in blocks until each metric has its verdict or the time is up.
+
+```
+DIR/pilot.toml, DIR/pilot/     each server in short closed loops, with each back end of the clients
+DIR/gate.toml, DIR/gate/       the gate; DIR/claims.toml has its claims
+```
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thunderherd.engine.client import catalogue
+from thunderherd.errors import UserError
+from thunderherd.gate.page import gate_so_far
+from thunderherd.gate.request import BASE, GateRequest, StudyGateRequest
+from thunderherd.gate.study import (
+    CLAIMS_FILE,
+    GateStudies,
+    Question,
+    absolute,
+    gated,
+    margins_of,
+    questions_of,
+)
+from thunderherd.search.compare import prepared
+from thunderherd.search.stages import Stages
+from thunderherd.search.written_study import SIZE, Tables, Typed
+from thunderherd.study.file.names import find_study
+from thunderherd.study.loading import load_study
+from thunderherd.toml.file import TomlFile
+
+if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary
+    from thunderherd.show.sentences.claims_so_far import SoFar
+    from thunderherd.study.loading import Study
+
+__all__ = ["GATE", "Gated", "gate", "gate_study"]
+
+GATE = "gate"
+"""The stage with the verdicts."""
+USUAL_BUDGET = "3min"
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A gate that has ended."""
+
+    questions: tuple[Question, ...]
+    summary: Summary
+    directory: Path
+    labels: tuple[str, str]
+    """The names of base and head in the output."""
+
+
+def gate(request: GateRequest) -> Gated:
+    """Run the gate of two servers. Raise `UserError` for every mistake before anything runs."""
+    studies = GateStudies(request, catalogue())
+    ready = prepared(studies)
+    margins = {each.metric: each.margin_percent for each in request.criteria}
+    compared = [pair for pair in ready.stages.study(GATE, ready.tables).comparisons if pair.metric in margins]
+    questions = questions_of(compared, BASE, margins)
+    labels = request.labels or (request.contenders[0], request.contenders[1])
+    return _ended(ready.stages, ready.tables, questions, labels, request.power, ready.seed)
+
+
+def gate_study(request: StudyGateRequest) -> Gated:
+    """Run the gate of a study with two contenders. Raise `UserError` for every mistake before it runs."""
+    from thunderherd.records.directory import default_directory
+
+    file, offered = TomlFile(find_study(request.study)), catalogue()
+    study = load_study(file, request.size, request.fixed, offered)
+    base = _base(request, study)
+    margins = margins_of(
+        request.margins,
+        list(dict.fromkeys(pair.metric for pair in study.comparisons)),
+        request.margin_percent,
+        request.command,
+    )
+    tables = _one_size(absolute(file.data, file.path.parent), request)
+    directory = request.out
+    typed = Typed(request.command, {("sizes", SIZE, "budget"): f"--budget {request.budget or USUAL_BUDGET}"})
+    stages = Stages(request, offered, directory or Path(), GATE, typed)
+    if directory is not None:
+        stages.check_place()
+    stages = Stages(request, offered, directory or default_directory(request.command), GATE, typed)
+    questions = questions_of(study.comparisons, base, margins)
+    (head,) = {name.partition("@")[0] for each in questions for name in (each.base, each.head)} - {base}
+    return _ended(stages, tables, questions, (base, head), request.power)
+
+
+def _ended(
+    stages: Stages,
+    tables: Tables,
+    questions: tuple[Question, ...],
+    labels: tuple[str, str],
+    power: float,
+    seed: int | None = None,
+) -> Gated:
+    """Run the stage with the verdicts."""
+    study, claims = gated(tables, questions)
+
+    def telling(found: SoFar) -> list[str]:
+        return gate_so_far(found, questions, power)
+
+    summary = stages.run(GATE, study, seed, {CLAIMS_FILE: claims}, telling)
+    return Gated(questions, summary, stages.directory / GATE, labels)
+
+
+def _base(request: StudyGateRequest, study: Study) -> str:
+    """Return the name of the base; raise `UserError` unless each comparison is of the same two contenders."""
+    names = [name for pair in study.comparisons for name in (pair.a, pair.b)]
+    bases = list(dict.fromkeys(name.partition("@")[0] for name in names))
+    if len(bases) != 2:
+        raise UserError(
+            f"study {study.name} compares {len(bases)} contenders; a gate needs base and head",
+            code="gate.not_two_contenders",
+            hint="give a study that compares two, or --base and --head",
+            where=f"{request.command}: {request.study}",
+        )
+    base = request.base or bases[0]
+    if base not in bases:
+        raise UserError(
+            f"no such contender '{base}'",
+            code="gate.unknown_base",
+            hint=f"one of {' and '.join(bases)}",
+            where=f"{request.command}: --base {base}",
+        )
+    return base
+
+
+def _one_size(tables: Tables, request: StudyGateRequest) -> Tables:
+    """Return the tables of a study with its chosen size alone, which has a time budget."""
+    study: dict[str, Any] = deepcopy(tables)
+    size = dict(study.get("sizes", {}).get(request.size, {}))
+    size["budget"] = request.budget or size.get("budget", USUAL_BUDGET)
+    study["sizes"] = {SIZE: size}
+    return study

@@ -1,0 +1,188 @@
+"""Two revisions of a git repository, each built in a worktree of its own, which is kept by commit.
+
+```
+CACHE/revisions/REPOSITORY/COMMIT-BUILD/     the worktree, and the mark .built beside its files
+```
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from thunderherd.errors import UserError
+from thunderherd.records.cache import kept_folder
+
+__all__ = ["BuildFailedError", "Revision", "built", "resolved"]
+
+SHORT = 12
+"""The digits of a commit in names."""
+SUFFIXES = (".built", ".log", ".lock")
+"""The endings of the files beside a worktree: its build has succeeded; what it said; and its lock."""
+LAST_LINES = 5
+"""The lines of a failed build that an error shows."""
+LONGEST_BUILD = 3600
+"""The seconds after which a build is ended."""
+
+
+class BuildFailedError(UserError):
+    """A revision whose build fails: `git bisect` skips it."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit of a repository, as typed."""
+
+    typed: str
+    commit: str
+    repository: Path
+
+    @property
+    def label(self) -> str:
+        """The name in the output: `v1.2 (0123456789ab)`."""
+        short = self.commit[:SHORT]
+        return short if self.commit.startswith(self.typed) else f"{self.typed} ({short})"
+
+
+def resolved(typed: str, folder: Path, option: str) -> Revision:
+    """Return the commit that a revision names; raise `UserError` if there is none."""
+    top = _git(["rev-parse", "--show-toplevel"], folder)
+    if top is None:
+        raise UserError(
+            "no git repository here",
+            code="gate.no_repository",
+            hint="call the command inside the repository of the server",
+            where=f"gate: {option} {typed}",
+        )
+    repository = Path(top)
+    commit = _git(["rev-parse", "--verify", "--quiet", "--end-of-options", f"{typed}^{{commit}}"], repository)
+    if commit is None:
+        raise UserError(
+            f"no such revision '{typed}'",
+            code="gate.unknown_revision",
+            hint="a tag, a branch or a commit of this repository; `git log --oneline` lists some",
+            where=f"gate: {option} {typed}",
+        )
+    return Revision(typed, commit, repository)
+
+
+def built(revision: Revision, build: str | None, subfolder: Path) -> Path:
+    """Return the folder of a revision in which its server is started; build it if it is not yet.
+
+    Parameters
+    ----------
+    revision
+        The commit.
+    build
+        The command that builds it, for a shell. None: nothing is to be built.
+    subfolder
+        The folder below the top of the repository in which the commands run.
+    """
+    name = hashlib.sha256(str(revision.repository).encode()).hexdigest()[:SHORT]
+    how = hashlib.sha256((build or "").encode()).hexdigest()[:8]
+    place = kept_folder() / "revisions" / name / f"{revision.commit[:SHORT]}-{how}"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    mark, log, lock = (place.with_name(place.name + suffix) for suffix in SUFFIXES)
+    with _locked(lock):
+        if mark.exists() and place.is_dir():
+            return place / subfolder
+        mark.unlink(missing_ok=True)
+        _check_out(revision, place)
+        if build is not None:
+            _run_build(revision, build, place / subfolder, log)
+        mark.touch()
+    return place / subfolder
+
+
+def _check_out(revision: Revision, place: Path) -> None:
+    """Make the worktree, in the place of one that was left unfinished."""
+    if place.exists():
+        _git(["worktree", "remove", "--force", str(place)], revision.repository)
+        shutil.rmtree(place, ignore_errors=True)
+    _git(["worktree", "prune"], revision.repository)
+    command = ["git", "worktree", "add", "--detach", "--force", str(place), revision.commit]
+    ended = subprocess.run(
+        command, cwd=revision.repository, capture_output=True, text=True, check=False, env=_environment()
+    )
+    if ended.returncode:
+        raise UserError(
+            f"git worktree add failed: {_last(ended.stderr)}",
+            code="gate.worktree_failed",
+            hint=f"try it by hand in {revision.repository}",
+            where=f"gate: {revision.typed}",
+        )
+
+
+def _run_build(revision: Revision, build: str, folder: Path, log: Path) -> None:
+    if not folder.is_dir():
+        raise BuildFailedError(
+            f"{revision.label} has no folder {folder.name}",
+            code="gate.build_failed",
+            hint="call the command in a folder that both revisions have",
+            where="gate: --build",
+        )
+    with log.open("wb") as output:
+        try:
+            ended = subprocess.run(
+                ["sh", "-c", build],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=LONGEST_BUILD,
+                check=False,
+                env=_environment(),
+            )
+            status = ended.returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+    if status:
+        why = f"ended after {LONGEST_BUILD} s" if status < 0 else f"exit status {status}"
+        last = _last(log.read_text(encoding="utf-8", errors="replace"))
+        raise BuildFailedError(
+            f"the build of {revision.label} failed ({why}): {last}",
+            code="gate.build_failed",
+            hint=f"its output is in {log}",
+            where=f"gate: --build {build}",
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock, so that two gates do not build one revision at once."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without git's own variables, which a hook or a bisect may have set."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+
+def _git(words: Sequence[str], folder: Path) -> str | None:
+    """Return what git prints; None if it fails."""
+    try:
+        ended = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=False, env=_environment()
+        )
+    except FileNotFoundError:
+        raise UserError(
+            "no program git", code="gate.no_git", hint="install git", where="gate: --base-rev"
+        ) from None
+    return ended.stdout.strip() if ended.returncode == 0 else None
+
+
+def _last(text: str) -> str:
+    """Return the last lines of an output, in one."""
+    return " | ".join(line.strip() for line in text.strip().splitlines()[-LAST_LINES:]) or "no output"
