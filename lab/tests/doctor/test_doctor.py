@@ -302,7 +302,7 @@ def test_claims_that_this_machine_cannot_decide_have_reasons(
     found = study_here("erss-hw4", offered).claims
     assert found is not None and len(found.testable) + len(found.not_testable) == 11
     cpus = len(os.sched_getaffinity(0))
-    assert [*found.not_testable] == (["H42"] if cpus < 4 else [])
+    assert [*found.not_testable] == (["H41", "H42", "H44", "H45", "H47", "H48", "H49"] if cpus < 4 else [])
     assert study_here("self-test", offered).claims is None
     counted, uncounted = (
         study_here("cse638-pa02", each).claims for each in (offered, without(offered, "cpu_cycles"))

@@ -6,6 +6,7 @@ contrasts: sums of weight x metric over contenders, taken within each block, tha
 file, its questions, is in `question_tables.py`.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -105,6 +106,11 @@ class ClaimTable(StrictTable):
         ge=1,
         description="CPUs of the source's server; shown if this machine's server has a different number",
     )
+    cpus: int | None = Field(
+        default=None,
+        ge=1,
+        description="CPUs that the claim is about; with fewer it is not testable, and its figures are shown",
+    )
     metric: str = Field(
         description='the metric of its tests and figures, such as "server_cpu_per_connection"'
     )
@@ -152,9 +158,9 @@ class Claim(BaseModel):
     - `note` is what the source gets wrong about it; it is always shown with the claim.
     - `unmet` are the conditions that the study does not meet. If there are any, `unmet_verdict` is the
       verdict.
-    - `left_out` are the contenders of its tests that this machine cannot run, and missing counters.
+    - `left_out` are the contenders of its tests that this machine cannot run, and missing counters and CPUs.
     - `outside` are the contenders of its tests that this size does not have.
-    - `remarks` say how this run differs from the source's experiment; they are shown with its figure.
+    - `remarks` say how this machine differs from the source's; they are shown with each figure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -339,7 +345,7 @@ def _resolved(claim: ClaimTable, form: ClaimsForm, study: Study) -> Claim:
     tested = {name for test in tests for name in test.contenders()}
     needed = {name for each in [*tests, *figures] for name in each.contenders()}
     about = [each for each in study.contenders if each.name in needed]
-    texts = [*(each.scale for each in about), cpus_in_words(claim.source_cpus, about)]
+    cpus = cpus_in_words(claim.cpus or claim.source_cpus, about)
     own = claim.conditions
     unmet = list(_unmet([*tests, *figures], own, common, study))
     because = own.because or common.because
@@ -350,10 +356,16 @@ def _resolved(claim: ClaimTable, form: ClaimsForm, study: Study) -> Claim:
         figures=tuple(figures),
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
-        remarks=tuple(dict.fromkeys(each for each in texts if each)),
-        left_out=tuple(left_out_here(tested, study)),
+        remarks=(cpus,) if cpus else (),
+        left_out=(*_too_few_cpus(claim.cpus), *left_out_here(tested, study)),
         outside=tuple(outside_this_size(tested, study)),
     )
+
+
+def _too_few_cpus(needed: int | None) -> Iterator[str]:
+    here = len(os.sched_getaffinity(0))
+    if needed is not None and here < needed:
+        yield f"the claim is about {needed} CPUs, this machine has {here}"
 
 
 def _unmet(

@@ -152,7 +152,7 @@ def claims(
         bool,
         typer.Option(
             "--decide",
-            help="Run size claims of the study until each claim has a verdict (default: judge DIR).",
+            help="Run the size `claims` of the study until each claim has a verdict (default: judge DIR).",
         ),
     ] = False,
     budget: Annotated[
@@ -160,7 +160,7 @@ def claims(
         typer.Option(
             "--budget",
             metavar="TIME",
-            help="With --decide, the time for all trials, such as 2h (default: that of the size, else none).",
+            help="With --decide, time budget for all trials, such as 2h (default: that of the size, if any).",
         ),
     ] = None,
     overrides: Overrides = None,

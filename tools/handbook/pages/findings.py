@@ -29,18 +29,19 @@ INTERVALS = re.compile(r"(; )?in brackets [\d.]+ % intervals")
 REMARK = re.compile(r" \[(.*?)\]")
 
 ABOUT = """\
-The five sources make 70 claims about servers and sockets. This page compares each with a recorded run, which
-went on until its claims were decided: `thunderherd claims NAME --decide`.
-[Verdicts](methodology/verdicts.md) explains how a claim is judged.
+The five sources make 70 claims about servers and sockets. This page compares each with a recorded run of
+`thunderherd claims NAME --decide`, which ends when every claim has a verdict, at its last look, or when its
+time is up. [Verdicts](methodology/verdicts.md) explains how a claim is judged.
 
 - **Supported**: the run shows every difference that the claim needs.
 - **Refuted**: the run shows the opposite of one of them.
-- **No difference that matters**: the difference lies within the margin that the claim states.
-- **Undecided**: more blocks would be needed; their number is expected from the spread of the run's blocks.
+- **No difference that matters**: a difference that the claim needs lies within the margin that the claim
+  states.
+- **Undecided**: more blocks are needed. Their expected number follows from the spread of the run's blocks.
 - **Not testable here**: the machine lacks what the claim is about, such as four CPUs or hardware counters.
 
-Differences are corrected (Holm) for all claims of a source. In brackets is the 95 % interval of each
-figure by itself."""
+Verdicts are corrected (Holm) for all claims of a source. Brackets hold each figure's own 95 % interval.
+Figures that come from a smaller time scale than the source's say so."""
 
 
 def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
@@ -122,7 +123,20 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
 
 
 def _ours(claim: KeptClaim) -> str:
-    """Write one figure on a line, then the unit, then each remark about some of them once."""
-    remarks = list(dict.fromkeys(REMARK.findall(claim.ours)))
-    lines = INTERVALS.sub("", REMARK.sub("", claim.ours)).replace("()", "").splitlines()
-    return "<br>".join(plain(line) for line in [*lines, *remarks] if line)
+    """Write one figure on a line, then the unit, then the remarks about all figures.
+
+    A remark about some of them stays on their lines.
+    """
+    lines = INTERVALS.sub("", claim.ours).replace("()", "").splitlines()
+    of_lines = [_remarks(line) for line in lines]
+    figures = [remarks for line, remarks in zip(lines, of_lines, strict=True) if ":" in line]
+    common = [each for each in (figures[0] if figures else []) if all(each in other for other in figures)]
+    shown = []
+    for line, remarks in zip(lines, of_lines, strict=True):
+        own = "; ".join(each for each in remarks if each not in common)
+        shown.append(REMARK.sub("", line) + (f" [{own}]" if own else ""))
+    return "<br>".join(plain(line) for line in [*shown, *common] if line)
+
+
+def _remarks(line: str) -> list[str]:
+    return [each for found in REMARK.findall(line) for each in found.split("; ")]

@@ -33,7 +33,7 @@ verdicts before the first false one are true. The promise holds however early th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -326,7 +326,11 @@ class _Case:
         verdict, why = found.verdict, found.why
         if several_looks and verdict in (*DIFFERENT, ALIKE):
             why = f"{why}, after {count(found.blocks, 'block')}"
-        is_open = verdict == "undecided" and bool(self.tests)
+        if verdict in (*DIFFERENT, ALIKE):
+            tested = {name for each in self.tests for name in each.weights}
+            why = "; ".join([why, *self._scales(tested)])
+        # One or two blocks do not tell how much blocks vary.
+        is_open = verdict == "undecided" and min((each.blocks for each in self.tests), default=0) > 2
         needed = self._blocks_needed(over) if is_open else None
         claim = self.claim
         shown = self.figures or self.shown_tests
@@ -355,10 +359,15 @@ class _Case:
         all, and what is extrapolated.
         """
         about = {*shown.weights, *(shown.over or ())}
-        texts = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        texts = [*self._scales(about), *self.claim.remarks, *copied_after_all(self.study, self.values, about)]
         metrics = [shown.metric, *([shown.less] if shown.less else [])]
         texts += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
         return f" [{'; '.join(texts)}]" if texts else ""
+
+    def _scales(self, names: Container[str]) -> list[str]:
+        """Return how these contenders are scaled down from the source's experiment."""
+        scales = [each.scale for each in self.study.contenders if each.name in names]
+        return list(dict.fromkeys(each for each in scales if each))
 
     def _notes(self) -> list[str]:
         claim = self.claim
@@ -393,7 +402,11 @@ class _Case:
         if p_alike <= over.alpha and not beyond:
             inside = min(self.tests, key=_p_inside)
             alike = count(over.alike_family, "claim")
-            return ALIKE, f"{inside.within()} (Holm's p {p_alike:.2g}, {alike})"
+            several = len(self.tests) > 1
+            inside_all = sum(2 * _p_inside(each) <= over.alpha for each in self.tests)
+            how_many = f"{inside_all} of the {len(self.tests)} differences that it needs"
+            which = f"inside the margin: {how_many}, such as " if several else ""
+            return ALIKE, f"{which}{inside.within()} (Holm's p {p_alike:.2g}, {alike})"
         if self.claim.enough:
             return self._verdict_of_some(p <= over.alpha, how)
         if refutes:
