@@ -53,7 +53,7 @@ def test_each_claim_is_a_row_with_its_verdict_and_why(decided: Kept, tmp_path: P
 
 @pytest.mark.parametrize(
     ("given", "wrong"),
-    [("", "no sentence for H2"), ('[unp-ch30]\nH1 = "x"\nH2 = "y"\n', "not refuted: H1")],
+    [("", "no sentence for H2"), ('[unp-ch30]\nH1 = "x"\nH2 = "y"\n', "not contradicted: H1")],
 )
 def test_a_sentence_belongs_to_each_refuted_claim_and_to_no_other(
     decided: Kept, tmp_path: Path, given: str, wrong: str

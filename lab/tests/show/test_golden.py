@@ -10,25 +10,22 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from made.paths import ROOT
 from typer.testing import CliRunner
 
-from handbook.records.kept import ARCHIVE, FOLDER
 from thunderherd.cli.main import app
 from thunderherd.records import directory
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.show.tables.by_name import all_tables
 
-RUNS = {"unp-ch30": "2026-11-25", "css503-p4": "2026-11-23"}
-"""The dates of runs that compare all their contenders; one that decides claims has fewer pages."""
+RUNS = Path(__file__).parents[1] / "golden" / "runs"
+"""Runs that compare all their contenders; one that decides claims has fewer pages."""
 
 
-@pytest.fixture(scope="module", params=RUNS)
+@pytest.fixture(scope="module", params=["unp-ch30", "css503-p4"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a recorded run; its name is the study's."""
     folder = tmp_path_factory.mktemp("recorded")
-    record = ROOT / FOLDER / RUNS[request.param] / str(request.param)
-    with tarfile.open(record / ARCHIVE) as archive:
+    with tarfile.open(RUNS / f"{request.param}.tar.xz") as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)
     return (folder / "run").rename(folder / str(request.param))

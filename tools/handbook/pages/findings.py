@@ -23,7 +23,8 @@ DOCUMENT = Path("docs/findings.md")
 REASONS = Path("docs/entries/findings.toml")
 SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4")
 VERDICTS = ("supported", "refuted", "no difference that matters", "undecided", "not testable here")
-REFUTED = "refuted"
+CONTRADICTED = ("refuted", "no difference that matters")
+"""The verdicts that contradict a source, each of which has a sentence."""
 INTERVALS = re.compile(r"(; )?in brackets [\d.]+ % intervals")
 """What the page's head says of all figures."""
 REMARK = re.compile(r" \[(.*?)\]")
@@ -64,17 +65,16 @@ def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
 def reasons_of(path: Path, recorded: Mapping[str, Kept]) -> dict[str, dict[str, str]]:
     """Read the sentences by study and claim.
 
-    Raises UserError if a refuted claim of a record has none, or if there is one for another claim.
+    Raises UserError if a contradicted claim of a record has none, or if there is one for another claim.
     """
     reasons: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
     for name, each in recorded.items():
-        refuted = {claim.id for claim in each.figures.claims if claim.verdict == REFUTED}
+        contradicted = {claim.id for claim in each.figures.claims if claim.verdict in CONTRADICTED}
         given = set(reasons.get(name, {}))
-        missing, needless = sorted(refuted - given), sorted(given - refuted)
+        missing, needless = sorted(contradicted - given), sorted(given - contradicted)
         if missing or needless:
-            wrong = (
-                f"no sentence for {', '.join(missing)}" if missing else f"not refuted: {', '.join(needless)}"
-            )
+            what, names = ("no sentence for", missing) if missing else ("not contradicted:", needless)
+            wrong = f"{what} {', '.join(names)}"
             raise UserError(
                 f"{name}: {wrong}",
                 code="findings.reasons",
@@ -115,11 +115,17 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
             plain(each.paper or ABSENT),
             _ours(each),
             f"**{each.verdict}**",
-            plain(reasons.get(each.id) or each.why),
+            _why(each, reasons.get(each.id)),
         ]
         for each in figures.claims
     ]
     return page(f"## {name}", about, table(["", "claim", "source's figure", "ours", "verdict", "why"], rows))
+
+
+def _why(claim: KeptClaim, reason: str | None) -> str:
+    """Write the sentence about a contradiction, and the margin of a difference that does not matter."""
+    parts = [reason] if claim.verdict == "refuted" else [reason, claim.why]
+    return "<br>".join(plain(each) for each in parts if each)
 
 
 def _ours(claim: KeptClaim) -> str:
