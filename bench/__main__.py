@@ -10,6 +10,7 @@ import argparse
 import sys
 
 import counting
+import gating
 import layers
 import proofs
 import reach
@@ -24,6 +25,7 @@ PARTS = {
     "layers": layers,
     "proofs": proofs,
     "textbook": textbook,
+    "gate": gating,
 }
 
 

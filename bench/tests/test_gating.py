@@ -1,0 +1,13 @@
+"""`git bisect run` with the gate finds the slower commit of a repository, and skips what does not build."""
+
+from __future__ import annotations
+
+import pytest
+from started import bench
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("use_engine")
+def test_git_bisect_finds_the_slower_commit() -> None:
+    printed = bench("gate", "--gates", "0", "--bisects", "1")
+    assert "bisects: 1 of 1 found the slower commit" in printed, printed
