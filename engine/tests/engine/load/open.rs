@@ -270,8 +270,8 @@ fn unrequested_bytes_of_a_server_take_little_memory() {
     let (_, least) = peaks[0];
     assert!(least < 24 << 20, "{peaks:?}");
     // In addition, the buffers of a ring, 4 MiB, and for each connection the bytes that may wait and those that arrive until
-    // its receive has ended.
-    assert!(peaks.iter().all(|&(_, peak)| peak < least + (10 << 20)), "{peaks:?}");
+    // its receive has ended, which takes longer on a busy machine.
+    assert!(peaks.iter().all(|&(_, peak)| peak < least + (16 << 20)), "{peaks:?}");
 }
 
 #[test]
