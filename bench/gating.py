@@ -79,7 +79,7 @@ def run(given: argparse.Namespace) -> None:
     """Run the gates and the bisects, and print how they end."""
     slower = COMPUTE + round((COMPUTE + REST) * given.slowdown / 100)
     base, head = (f"{catalogue().defaults.design},compute={time}us" for time in (COMPUTE, slower))
-    for what, other in (("alarms", base), ("slowdowns", head)):
+    for what, other in (("alarms", base), ("slowdowns", head)) if given.gates else ():
         ended = [_gate(base, other, given.budget) for _ in range(given.gates)]
         for number, each in enumerate(ended, start=1):
             print(f"{what} {number}: {each}", flush=True)
