@@ -60,7 +60,7 @@ def _as_recorded(directory: Path, saved: SavedRun) -> Study:
         raise UserError(
             "the capsule lacks the claims of its study",
             code="replay.no_claims",
-            hint="pack the run again: runs keep their claims since version 0.2",
+            hint="it is of a run that kept no study; pack another run",
             where=str(directory),
         )
     found = study.model_copy(update={"claims_path": claims, "path": file or study.path})
@@ -102,7 +102,7 @@ def measured_again(
         raise UserError(
             "the capsule lacks its study, so it cannot be measured again",
             code="replay.no_study",
-            hint="pack the run again: runs keep their study since version 0.2",
+            hint="it is of a run that kept no study; pack another run",
             where=str(directory),
         )
     _put_recordings_back(directory, saved, file.parent)
