@@ -68,8 +68,8 @@ fn with_small_buffers() {
 fn trials() -> Vec<Trial> {
     let catalogue = support::catalogue();
     let [designs, workloads] = ["designs", "workloads"].map(|kind| catalogue[kind].as_array().expect("a list"));
-    for name in WITH_PROCESSES.iter().chain(&WITH_CONNECTIONS) {
-        assert!(PROTOCOLS.iter().any(|protocol| protocol.name == *name), "there is no workload {name}");
+    for name in WITH_PROCESSES {
+        assert!(PROTOCOLS.iter().any(|protocol| protocol.name == name), "there is no workload {name}");
     }
     for name in rig::THOROUGH {
         assert!(designs.iter().any(|design| design["name"] == name), "there is no design {name}");
@@ -101,9 +101,12 @@ fn trials() -> Vec<Trial> {
                 let title = format!("{}::{workload}::{fault}", case.name());
                 let left_out = match concerns {
                     Concerns::Requests => false,
-                    Concerns::Connections => !case.is_thorough() && !WITH_CONNECTIONS.contains(&protocol.name),
-                    Concerns::Cases => !case.is_thorough() && protocol.name != PROTOCOLS[0].name,
-                    Concerns::Processes => !WITH_PROCESSES.contains(&protocol.name),
+                    Concerns::Connections | Concerns::Cases => {
+                        !case.is_thorough() && protocol.name != PROTOCOLS[0].name
+                    }
+                    Concerns::Processes => {
+                        !WITH_PROCESSES[..1 + usize::from(case.is_thorough())].contains(&protocol.name)
+                    }
                 };
                 trials.push(Trial::ignorable_test(title, move || test(&case)).with_ignored_flag(left_out));
             }
@@ -157,13 +160,9 @@ enum Concerns {
     Processes,
 }
 
-/// Workloads for tests of processes: immediate replies, and replies in parts during which either end may send. With all
-/// workloads these tests take some minutes more: `make test-thorough`.
+/// Workloads for tests of processes: immediate replies, and, with the designs of [`rig::THOROUGH`], replies in parts during
+/// which either end may send. With all workloads these tests take some minutes more: `make test-thorough`.
 const WITH_PROCESSES: [&str; 2] = ["bytes", "stream"];
-
-/// Workloads for tests of connections, with every design: small replies, large ones in parts, and replies that are
-/// computed and open files. Designs of [`rig::THOROUGH`] run these tests with all workloads.
-const WITH_CONNECTIONS: [&str; 3] = ["bytes", "stream", "top_processes"];
 
 /// Returns the faults that can happen to a server of this kind.
 fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {

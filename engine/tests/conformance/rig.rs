@@ -56,7 +56,7 @@ pub enum Workers {
 
 /// A design for each way of serving a connection: blocking calls, level-triggered and edge-triggered readiness, completions, and
 /// replies computed by other threads. They get every test of clients with every workload, and requests cut at every position.
-/// Every other design serves a connection as one of these does.
+/// Every other design serves a connection as one of these does, and gets these tests with the first workload.
 pub const THOROUGH: [&str; 5] = ["thread_per_client", "epoll", "epoll_edge", "io_uring", "epoll_offload"];
 
 /// Whether ignored tests are requested, and with them everything that other tests leave out.

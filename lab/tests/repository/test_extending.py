@@ -268,6 +268,7 @@ def test_new_entries_pass_the_tests_of_all_entries(
     assert int(passed) >= len(names), "a name that matches nothing would pass as well"
 
 
+@pytest.mark.thorough
 def test_the_new_study_runs_the_new_workload_on_the_new_design(
     extended: Path, environment: dict[str, str]
 ) -> None:
@@ -313,6 +314,7 @@ def test_study_runs_in_the_new_lab(extended: Path, environment: dict[str, str]) 
     assert summary["trials"]["invalid"] == 0
 
 
+@pytest.mark.thorough
 def test_the_new_examination_is_on_the_page(extended: Path, environment: dict[str, str]) -> None:
     # The exit status is about the bundled studies, not about this examination.
     done = subprocess.run(

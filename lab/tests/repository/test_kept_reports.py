@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = {each.figures.study: ROOT / each.folder / ARCHIVE for each in kept_studies()}
-LARGE = ("cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4")
+LARGE = ("cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4", "unp-ch30")
 """Records with so many figures that each takes ten seconds to compare."""
 STUDIES = [pytest.param(name, marks=[pytest.mark.thorough] if name in LARGE else []) for name in KEPT]
 

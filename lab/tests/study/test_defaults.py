@@ -226,12 +226,16 @@ def test_junk_is_a_mistake_of_the_user(place: str, tmp_path: Path) -> None:
 # --show-defaults --------------------------------------------------------------------------------------------
 
 
-LARGE = pytest.param("cse638-pa02", marks=pytest.mark.thorough)
-"""It has so many points that it takes as long as several others."""
+LARGE = ("cse232-a2", "cse638-pa02", "erss-hw4", "unp-ch30")
+"""They have so many points that each takes as long as several others."""
 
 
 @pytest.mark.parametrize(
-    "name", [*(each for each in bundled_studies() if each != "cse638-pa02"), LARGE, *MINIMAL]
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.thorough] if each in LARGE else [])
+        for each in (*bundled_studies(), *MINIMAL)
+    ],
 )
 def test_a_study_with_its_defaults_is_the_same_study(name: str, tmp_path: Path) -> None:
     """It has the same digest in every size, and no defaults of its own are left to fill in."""

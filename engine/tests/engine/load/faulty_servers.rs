@@ -390,6 +390,7 @@ fn every_fault_of_a_server_of_bytes_has_its_kind() {
 }
 
 #[test]
+#[ignore = "ten seconds, and like those of a server of bytes: make test-thorough"]
 fn faults_of_replies_of_a_server_that_echoes_have_their_kind() {
     faults_of_replies_have_their_kind(SPOKEN[1]);
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from made.summaries.counters_by_decree import OF_A_PROCESSOR, Counters
 from made.summaries.hidden_counters import HIDDEN, by_the_report, cse232, table
 
@@ -100,6 +101,7 @@ def test_source_counts_decide_the_claims_of_cse638() -> None:
     }
 
 
+@pytest.mark.thorough
 def test_cse638_claims_are_not_testable_without_processor_counters() -> None:
     hidden = dict.fromkeys(OF_A_PROCESSOR, HIDDEN)
     found = of_a_processor(cse638(), machine_of_cse638(hidden=hidden).summary(cse638()))

@@ -252,6 +252,7 @@ def test_ten_thousand_trials_stay_small() -> None:
 # A real run
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_every_figure_of_a_real_run_is_that_of_its_summary(
     browser: Browser, small_study_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

