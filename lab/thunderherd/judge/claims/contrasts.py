@@ -6,7 +6,7 @@ A contrast uses the blocks in which all of its contenders have a figure (`column
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,9 +20,11 @@ from thunderherd.statistics.columns import Values, known, together
 from thunderherd.statistics.comparisons import ContrastEstimate, contrast
 from thunderherd.statistics.samples import LocationEstimate, hodges_lehmann, robust_spread, signed_rank
 from thunderherd.study.loading import Study
-from thunderherd.text.figures import decimals, number, percent, span, unit_of
+from thunderherd.text.figures import decimals, listed, number, percent, span, unit_of
 
 MOST_OF_NOTHING = 3
+FEW = 3
+"""The most contenders that a reason names."""
 """The most decimals of a figure that its interval rounds to zero."""
 
 LOGARITHM = "logarithm"
@@ -139,26 +141,47 @@ class ContrastResult:
 
 def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> list[str]:
     """Return, in words, what the run lacks of what a contrast needs."""
+    return all_lack([needed], values, unavailable)
+
+
+def all_lack(needed: Iterable[Contrast], values: Values, unavailable: Mapping[str, str]) -> list[str]:
+    """Return, in words, what the run lacks of what contrasts need, each sentence with all its contenders."""
+    names: dict[str, dict[str, None]] = {}
+    for each in needed:
+        for sentence, contenders in _lacking(each, values, unavailable).items():
+            names.setdefault(sentence, {}).update(dict.fromkeys(contenders))
+    return [sentence.replace("{}", _few([*contenders])) for sentence, contenders in names.items()]
+
+
+def _lacking(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return sentences about what is lacking, each with the contenders for its `{}`."""
     anything = {name for others in values.values() for name in others}
-    found: list[str] = []
+    found: dict[str, list[str]] = {}
     for metric in needed.metrics():
         absent = sorted(needed.contenders() - set(values.get(metric, {})))
         if absent and (reason := unavailable.get(metric)):
-            found.append(f"{metric} is unavailable: {reason}")
-        else:
-            found += [
-                f"not every trial of {name} has {metric}"
-                if name in anything
-                else f"the run has no valid trials of {name}"
-                for name in absent
-            ]
-        if needed.of == LOGARITHM and not absent:
+            found[f"{metric} is unavailable: {reason}"] = []
+            absent = []
+        for name in absent:
+            in_part = f"not every trial of {{}} has {metric}"
+            found.setdefault(in_part if name in anything else "the run has no valid trials of {}", []).append(
+                name
+            )
+        if needed.of == LOGARITHM and not needed.contenders() - set(values.get(metric, {})):
             low = [name for name in sorted(needed.contenders()) if min(known(values[metric][name])) <= 0]
-            found += [f"no ratio, as {metric} of {name} is not always above zero" for name in low]
+            if low:
+                found[f"no ratio, as {metric} of {{}} is not always above zero"] = low
     if not found and not all(_shared(needed, values).values()):
-        names, what = ", ".join(sorted(needed.contenders())), " and ".join(needed.metrics())
-        found.append(f"no block has {what} of {names}: in each, a server was read late")
-    return list(dict.fromkeys(found))
+        what = " and ".join(needed.metrics())
+        found[f"no block has {what} of {{}}: in each, a server was read late"] = sorted(needed.contenders())
+    return found
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return contenders in words; a sweep has dozens, which nobody would read."""
+    if len(names) <= FEW:
+        return listed(names)
+    return f"{names[0]} and {len(names) - 1} other contenders"
 
 
 def measure(what: Contrast, study: Study, values: Values) -> ContrastResult:
