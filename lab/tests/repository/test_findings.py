@@ -29,7 +29,8 @@ def decided() -> Kept:
     """A record of unp-ch30 that has decided three claims."""
     kept = next(each for each in kept_studies() if each.figures.study == "unp-ch30")
     claims = (claim("H1", "supported"), claim("H2", "refuted"), claim("H3", "undecided", 200))
-    changed = {"decides_claims": True, "claims": claims, "foreign_share": 0.021}
+    noise = {"foreign_share": 0.021, "rejected_blocks": 7, "noisy_blocks": 1}
+    changed = {"decides_claims": True, "claims": claims, **noise}
     return Kept(kept.folder, kept.figures.model_copy(update=changed))
 
 
@@ -48,7 +49,8 @@ def test_each_claim_is_a_row_with_its_verdict_and_why(decided: Kept, tmp_path: P
     assert "**refuted**" in rows["H2"] and rows["H2"].endswith("Linux wakes one child. |")
     assert rows["H3"].endswith("| **undecided** | why of H3 |")
     assert rows["all"] == "| all | 1 | 1 | 0 | 1 | 0 |"
-    assert "2.1 %" in text and "claims erss-hw4 --decide` has been recorded" in text
+    assert "2.1 %" in text and "7 further blocks" in text and "1 noisy block counts" in text
+    assert "claims erss-hw4 --decide` has been recorded" in text
 
 
 @pytest.mark.parametrize(

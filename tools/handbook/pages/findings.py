@@ -15,9 +15,9 @@ from pathlib import Path
 
 from handbook.markdown import ROOT, made_from, page, plain, table
 from handbook.pages.recorded_figures import link
-from handbook.records.kept import Kept, KeptClaim
+from handbook.records.kept import Kept, KeptClaim, KeptFigures
 from thunderherd.errors import UserError
-from thunderherd.text.figures import ABSENT
+from thunderherd.text.figures import ABSENT, count
 
 DOCUMENT = Path("docs/findings.md")
 REASONS = Path("docs/entries/findings.toml")
@@ -101,12 +101,10 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
     if kept is None:
         return page(f"## {name}", f"No run of `thunderherd claims {name} --decide` has been recorded.")
     figures = kept.figures
-    share = figures.foreign_share
-    noise = "" if share is None else f" Other programs used {100 * share:.1f} % of the CPU time (median)."
     record = link(kept.folder / "README.md", DOCUMENT)
     about = (
         f"{plain(figures.title)}: [{figures.blocks} blocks]({record}) on {kept.date}, "
-        f"{plain(figures.machine)}.{noise}"
+        f"{plain(figures.machine)}.{_noise(figures)}"
     )
     rows = [
         [
@@ -120,6 +118,16 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
         for each in figures.claims
     ]
     return page(f"## {name}", about, table(["", "claim", "source's figure", "ours", "verdict", "why"], rows))
+
+
+def _noise(figures: KeptFigures) -> str:
+    """Write how quiet the machine was; nothing for an older record."""
+    if figures.foreign_share is None or figures.rejected_blocks is None or figures.noisy_blocks is None:
+        return ""
+    used = f"Other programs used {100 * figures.foreign_share:.1f} % of the CPU time (median)"
+    rejected = count(figures.rejected_blocks, "further block was", "further blocks were")
+    kept = count(figures.noisy_blocks, "noisy block counts", "noisy blocks count")
+    return f" {used}. {rejected} rejected for noise; {kept}."
 
 
 def _why(claim: KeptClaim, reason: str | None) -> str:

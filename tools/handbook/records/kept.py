@@ -133,6 +133,10 @@ class KeptFigures(_Form):
     """Empty in older records."""
     foreign_share: float | None = None
     """Share of the CPU time that other programs used; None in older records."""
+    rejected_blocks: int | None = None
+    """Blocks that were rejected for noise; None in older records."""
+    noisy_blocks: int | None = None
+    """Noisy blocks that count, because too many were noisy; None in older records."""
 
 
 class Erratum(_Form):

@@ -174,6 +174,8 @@ def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, 
         decides_claims=study.size == CLAIMS_SIZE,
         claims=tuple(_claim(each) for each in summary.claims),
         foreign_share=summary.trials.foreign_share,
+        rejected_blocks=len(summary.trials.rejected_blocks),
+        noisy_blocks=len(summary.trials.noisy_blocks_kept),
     )
 
 
