@@ -14,12 +14,15 @@ import typer
 from thunderherd.cli.options import (
     PROGRAM,
     AsJson,
+    Clients,
     Lab,
     NoConform,
     Out,
     Overrides,
+    ReplySize,
     Resume,
     Seed,
+    Workload,
     check_output,
     check_resume,
     command_line,
@@ -58,19 +61,9 @@ def compare(
             "URL that answers, or a command in quotes with {port} (`list designs`, `list primitives`).",
         ),
     ],
-    workload: Annotated[
-        str | None,
-        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
-    ] = None,
-    clients: Annotated[
-        str | None, typer.Option("-c", "--clients", metavar="N", help="Connections (default 64).")
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            "--bytes", metavar="SIZE", help="Size of a reply or message, such as 4KiB (default 4000)."
-        ),
-    ] = None,
+    workload: Workload = None,
+    clients: Clients = None,
+    size: ReplySize = None,
     primitive: Annotated[
         str | None,
         typer.Option("--primitive", metavar="NAME", help="Send primitive (default: the usual one)."),

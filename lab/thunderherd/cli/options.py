@@ -64,6 +64,17 @@ NoConform = Annotated[
         "--no-conform", help="Skip the conformance cases of servers that are not ours (default: run them)."
     ),
 ]
+Workload = Annotated[
+    str | None,
+    typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
+]
+Clients = Annotated[
+    str | None, typer.Option("-c", "--clients", metavar="N", help="Connections (default 64).")
+]
+ReplySize = Annotated[
+    str | None,
+    typer.Option("--bytes", metavar="SIZE", help="Size of a reply or message, such as 4KiB (default 4000)."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON (default: text).")]
 
 

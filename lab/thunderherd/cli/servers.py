@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
-from thunderherd.cli.options import AsJson, Lab, Out, Seed, check_output, command_line, write_output
+from thunderherd.cli.options import (
+    AsJson,
+    Lab,
+    Out,
+    Seed,
+    Workload,
+    check_output,
+    command_line,
+    write_output,
+)
 from thunderherd.errors import UserError
 from thunderherd.toml.file import unknown
 
@@ -170,10 +179,7 @@ def grade(
             "--reference", metavar="SERVER", help="Design or command that the cost is compared with."
         ),
     ],
-    workload: Annotated[
-        str | None,
-        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
-    ] = None,
+    workload: Workload = None,
     rubric: Annotated[
         Path | None,
         typer.Option("--rubric", metavar="FILE", help="Points, as TOML (default: the bundled rubric)."),
