@@ -39,7 +39,7 @@ test: ## set up, run all tests that CI runs
 		$(MAKE) --no-print-directory test-engine; engine=$$?; \
 		wait $$installing && $(MAKE) --no-print-directory test-lab && exit $$engine
 
-bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, gate (an hour; PART=NAME runs one)
+bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, gate (an hour; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
 bench-peers: build ## comparisons with other tools: the studies runtimes, nginx, generators and peers (more than an hour; SIZE=quick takes less)

@@ -1,7 +1,8 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
-docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` are no studies. Only the
-proofs judge; the other parts print figures. Do not compare figures of different runs or machines.
+docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` and `linking` are no
+studies. Only the proofs judge; the other parts print figures. Do not compare figures of different runs or
+machines.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import counting
 import gating
 import layers
+import linking
 import proofs
 import reach
 import textbook
@@ -25,6 +27,7 @@ PARTS = {
     "layers": layers,
     "proofs": proofs,
     "textbook": textbook,
+    "linking": linking,
     "gate": gating,
 }
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from thunderherd.engine.client import catalogue
-from thunderherd.records.summary import ContenderSummary, Estimate, PairSummary, Summary
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import load_study
 
@@ -76,25 +76,29 @@ def lines(summary: Summary) -> list[str]:
 
 def _line(summary: Summary, ours: ContenderSummary, plain: ContenderSummary, pair: PairSummary) -> str:
     cells = [f"{ours.name:26}"]
-    cells += [f"{_shown(each.metrics.get(CPU), 1e6, 2):>10}" for each in (ours, plain)]
-    cells.append(f"{_ratio(pair):>25}")
+    cells += [f"{cpu_shown(each):>10}" for each in (ours, plain)]
+    cells.append(f"{ratio_shown(pair):>25}")
     for counter in COUNTED:
-        cells += [f"{_counted(summary, each.name, counter):>9}" for each in (ours, plain)]
+        cells += [f"{counted(summary, each.name, counter):>9}" for each in (ours, plain)]
     return "".join(cells)
 
 
-def _counted(summary: Summary, name: str, counter: str) -> str:
+def counted(summary: Summary, name: str, counter: str) -> str:
+    """Return what a server counted per connection."""
     contender = summary.counting.of(name) if summary.counting else None
     server = contender.sides.get("server") if contender else None
     count = server.counts.get(counter) if server else None
     return "unknown" if count is None else f"{count.per_request:.2f}"
 
 
-def _ratio(pair: PairSummary) -> str:
+def ratio_shown(pair: PairSummary) -> str:
+    """Return a ratio with its interval."""
     if pair.ratio is None or pair.low is None or pair.high is None:
         return "unknown"
     return f"{pair.ratio:.3f} ({pair.low:.3f} to {pair.high:.3f})"
 
 
-def _shown(estimate: Estimate | None, factor: float, digits: int) -> str:
-    return "unknown" if estimate is None else f"{estimate.value * factor:.{digits}f}"
+def cpu_shown(contender: ContenderSummary) -> str:
+    """Return the server's CPU time per connection, in microseconds."""
+    estimate = contender.metrics.get(CPU)
+    return "unknown" if estimate is None else f"{estimate.value * 1e6:.2f}"
