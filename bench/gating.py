@@ -15,8 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=SEED, help=f"seed of the planted commits (default {SEED})"
     )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="file that gets a line for each that ends; earlier runs count, too (default: none)",
+    )
 
 
 def seconds(given: argparse.Namespace) -> float:
@@ -79,40 +86,73 @@ def run(given: argparse.Namespace) -> None:
     """Run the gates and the bisects, and print how they end."""
     slower = COMPUTE + round((COMPUTE + REST) * given.slowdown / 100)
     base, head = (f"{catalogue().defaults.design},compute={time}us" for time in (COMPUTE, slower))
-    for what, other in (("alarms", base), ("slowdowns", head)) if given.gates else ():
-        ended = [_gate(base, other, given.budget) for _ in range(given.gates)]
-        for number, each in enumerate(ended, start=1):
-            print(f"{what} {number}: {each}", flush=True)
-        counts = Counter(each.verdict for each in ended)
-        print(f"{what}: {given.gates} gates of {base} and {other}: {_counted(counts)}\n", flush=True)
+    log = Log(given.log)
+    for _ in range(given.gates):
+        # In turn, so that both meet the same noise.
+        log.add(_gate("alarms", base, base, given.budget))
+        log.add(_gate("slowdowns", base, head, given.budget))
     planted = random.Random(given.seed)
-    found = [_bisect(planted) for _ in range(given.bisects)]
-    if found:
-        print(f"bisects: {sum(found)} of {len(found)} found the slower commit")
+    for _ in range(given.bisects):
+        log.add(_bisect(planted))
+    for line in log.counts():
+        print(line)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A gate that has ended."""
+    """A gate or a bisect that has ended."""
 
+    what: str
+    between: str
     verdict: str
     words: str
 
-    def __str__(self) -> str:
-        return f"{self.verdict:12} {self.words}"
+
+class Log:
+    """What has ended so far; with a file, in earlier runs, too."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        lines = file.read_text(encoding="utf-8").splitlines() if file and file.exists() else []
+        self.ended = [Ended(**json.loads(line)) for line in lines]
+
+    def add(self, found: Ended) -> None:
+        """Print it, and write it to the file."""
+        self.ended.append(found)
+        number = sum(each.what == found.what for each in self.ended)
+        print(f"{found.what} {number}: {found.verdict:12} {found.words}", flush=True)
+        if self.file is not None:
+            with self.file.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(asdict(found)) + "\n")
+
+    def counts(self) -> Iterator[str]:
+        """Yield a line for each kind."""
+        for what, between in dict.fromkeys((each.what, each.between) for each in self.ended):
+            verdicts = Counter(
+                each.verdict for each in self.ended if (each.what, each.between) == (what, between)
+            )
+            shown = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+            yield f"{what}: {sum(verdicts.values())} of {between}: {shown}"
 
 
-def _gate(base: str, head: str, budget: str) -> Ended:
+def _gate(what: str, base: str, head: str, budget: str) -> Ended:
+    between = f"{base} and {head}, {budget}"
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         words = ["gate", "--base", base, "--head", head, "--budget", budget, "--json"]
         ended = _command([*words, "--out", f"{folder}/gate"], Path(folder))
-    took = time.monotonic() - began
-    if ended.returncode not in (0, 1, 125):
-        return Ended("failed", f"status {ended.returncode}: {ended.stderr.strip().splitlines()[-1:]}")
+        took = time.monotonic() - began
+        if ended.returncode not in (0, 1, 125):
+            why = f"status {ended.returncode}: {ended.stderr.strip().splitlines()[-1:]}"
+            return Ended(what, between, "failed", why)
+        trials = json.loads(Path(folder, "gate/gate/summary.json").read_text(encoding="utf-8"))["trials"]
     found = json.loads(ended.stdout)
     rows = [_shown(each) for each in found["rows"] if each["slowdown_percent"]]
-    return Ended(found["verdict"], f"{found['blocks']} blocks, {took:.0f} s; {'; '.join(rows)}")
+    foreign, rejected = 100 * (trials["foreign_share"] or 0), len(trials["rejected_blocks"])
+    noise = f"{foreign:.1f} % used by others, {rejected} rejected"
+    return Ended(
+        what, between, found["verdict"], f"{found['blocks']} blocks, {took:.0f} s, {noise}; {'; '.join(rows)}"
+    )
 
 
 def _shown(row: dict[str, Any]) -> str:
@@ -120,8 +160,9 @@ def _shown(row: dict[str, Any]) -> str:
     return f"{row['metric']} {row['slowdown_percent']['value']:.1f} %, would find {found}"
 
 
-def _bisect(planted: random.Random) -> bool:
+def _bisect(planted: random.Random) -> Ended:
     """Return whether `git bisect run` finds the slower commit."""
+    began = time.monotonic()
     slow = planted.randrange(2, COMMITS)
     # A commit that does not build cannot be told from its slower neighbour, so those stay apart.
     others = [each for each in range(1, COMMITS - 1) if abs(each - slow) > 1]
@@ -141,11 +182,11 @@ def _bisect(planted: random.Random) -> bool:
             timeout=LONGEST * GATES_OF_A_BISECT,
         )  # fmt: skip
     is_found = f"{commits[slow]} is the first bad commit" in ended.stdout
-    what = (
-        "found" if is_found else f"not found: {ended.stdout.strip().splitlines()[-1:]} {ended.stderr[-300:]}"
-    )
-    print(f"bisect: commit {slow} of {COMMITS} is slower, {sorted(broken)} do not build: {what}", flush=True)
-    return is_found
+    took = time.monotonic() - began
+    words = f"commit {slow} of {COMMITS} is slower, {sorted(broken)} do not build, {took:.0f} s"
+    if not is_found:
+        words += f": {ended.stdout.strip().splitlines()[-1:]} {ended.stderr[-300:]}"
+    return Ended("bisects", "a repository", "found" if is_found else "not found", words)
 
 
 def _repository(folder: Path, slow: int, broken: set[int]) -> list[str]:
@@ -174,7 +215,3 @@ def _git(folder: Path, *words: str) -> str:
 def _command(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "thunderherd", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST)
-
-
-def _counted(verdicts: Counter[str]) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())

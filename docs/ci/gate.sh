@@ -2,14 +2,20 @@
 # Gates the current commit against BASE (a tag, a branch or a commit), in any pipeline:
 #   BASE=origin/main BUILD='make server' SERVE='./server {port}' WORKLOAD=http docs/ci/gate.sh
 # Ends with the status of `thunderherd gate`: 0 not slower, 1 slower, 125 undecided, 128 and more if the gate failed.
-set -eu
+set -u
 
-: "${BASE:?the revision to compare with, such as origin/main}"
-: "${SERVE:?the command of the server, with {port\}}"
+failed() {
+    echo "gate.sh: $1" >&2
+    exit 128
+}
+
+[ -n "${BASE:-}" ] || failed "no BASE: the revision to compare with, such as origin/main"
+[ -n "${SERVE:-}" ] || failed "no SERVE: the command of the server, with {port}"
+command -v thunderherd >/dev/null || failed "no program thunderherd"
 
 # A shallow clone lacks the base.
 if [ "$(git rev-parse --is-shallow-repository)" = true ]; then
-    git fetch --quiet --unshallow --tags
+    git fetch --quiet --unshallow --tags || failed "git fetch"
 fi
 
 set -- --base-rev "$BASE" --serve "$SERVE" --markdown gate.md --junit gate.xml

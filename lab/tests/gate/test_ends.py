@@ -193,6 +193,45 @@ def test_a_fault_of_the_program_itself_ends_with_128(here: Path) -> None:
     assert ended.returncode == 128 and "a fault" in ended.stderr
 
 
+def test_an_incomplete_installation_ends_with_128(here: Path) -> None:
+    (here / "typer.py").write_text("raise ImportError('not installed')\n")
+    ended = gate(here, *pair(server(), server()), environment={"PYTHONPATH": str(here)})
+    assert ended.returncode == 128 and "Traceback" not in ended.stderr, ended.stderr
+    assert "incomplete installation" in ended.stderr
+
+
+SCRIPT = Path(__file__).parents[3] / "docs/ci/gate.sh"
+
+
+@pytest.mark.parametrize("missing", ["BASE", "SERVE", "PATH"])
+def test_the_script_for_pipelines_fails_with_128(missing: str, here: Path) -> None:
+    own = {"BASE": "HEAD", "SERVE": server(), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    own[missing] = "/usr/bin:/bin" if missing == "PATH" else ""
+    ended = subprocess.run(["sh", SCRIPT], cwd=here, env=own, capture_output=True, text=True, check=False)
+    assert ended.returncode == 128 and "gate.sh: no " in ended.stderr, ended.stderr
+
+
+def test_the_script_for_pipelines_gates_a_commit(here: Path) -> None:
+    """With nothing in the environment but what the script needs, as in a new container."""
+    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
+    commit(here, "first")
+    command = Path(sys.executable).with_name("thunderherd")
+    (here / "bin").mkdir()
+    (here / "bin/thunderherd").symlink_to(command)
+    own = {
+        "BASE": "HEAD", "SERVE": server(), "BUILD": "true", "WORKLOAD": "http",
+        "MARGIN": "90%", "BUDGET": "20s",
+        "PATH": f"{here / 'bin'}:/usr/bin:/bin", "HOME": str(here / "home"),
+    }  # fmt: skip
+    ended = subprocess.run(
+        ["sh", SCRIPT], cwd=here, env=own, capture_output=True, text=True, check=False, timeout=200
+    )
+    # On a busy machine, 20 s may be too short for a verdict.
+    verdicts = {0: "Not slower", 125: "Undecided"}
+    assert ended.returncode in verdicts, ended.stdout + ended.stderr
+    assert verdicts[ended.returncode] in (here / "gate.md").read_text() and (here / "gate.xml").exists()
+
+
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
 
 

@@ -16,7 +16,7 @@ from thunderherd.engine.client import catalogue
 from thunderherd.gate.request import BASE, Criterion, GateRequest
 from thunderherd.gate.study import CLAIMS_FILE, GateStudies, gated, questions_of
 from thunderherd.gate.verdict import EXIT_STATUS, NOT_SLOWER, SLOWER, UNDECIDED, together
-from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.claims import judge, open_after
 from thunderherd.search.compare_study import Piloted
 from thunderherd.search.written_study import Typed, load_written
 from thunderherd.study.loading import Study
@@ -89,6 +89,23 @@ def test_the_margin_divides_slower_from_not_slower(
     }
     (found,) = judge(study, values)  # type: ignore[arg-type]
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.1])
+def test_one_slower_metric_ends_the_gate(slowdown: float, offered: Catalogue, tmp_path: Path) -> None:
+    study = loaded(studies(offered, CPU, RATE), tmp_path)
+    generator = np.random.default_rng(7)
+    noise = generator.normal(0, 0.003, (2, study.looks[0].blocks))
+    rate = generator.normal(0, 0.3, (2, study.looks[0].blocks))
+    values = {
+        CPU: {"base": np.exp(noise[0]).tolist(), "head": ((1 + slowdown) * np.exp(noise[1])).tolist()},
+        RATE: {"base": np.exp(rate[0]).tolist(), "head": np.exp(rate[1]).tolist()},
+    }
+    claims = load_claims(study)
+    verdicts = [each.verdict for each in judge(study, values, claims=claims)]  # type: ignore[arg-type]
+    assert verdicts == ["refuted" if slowdown else "supported", "undecided"]
+    still = open_after(study, values, claims)  # type: ignore[arg-type]
+    assert [each.id for each in still] == ([] if slowdown else ["G2"])
 
 
 def test_a_window_with_too_few_requests_for_a_percentile_is_refused(offered: Catalogue) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from made.refusals import refused
 
+from thunderherd.gate import revisions
 from thunderherd.gate.revisions import BuildFailedError, built, resolved
 
 BUILD = "echo built >> count && cp source server"
@@ -67,6 +69,29 @@ def test_a_failed_build_says_why_and_is_tried_again(repository: Path) -> None:
     with pytest.raises(BuildFailedError):
         built(revision, "echo no compiler here; exit 3", Path())
     assert (built(revision, BUILD, Path()) / "server").exists()
+
+
+def test_a_build_that_takes_too_long_ends_with_all_that_it_started(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revisions, "LONGEST_BUILD", 0.5)
+    mark = repository.parent / "pids"
+    build = f"sleep 50 & echo $! >> {mark}; echo $$ >> {mark}; wait"
+    (problem,) = refused(built, resolved("v1", repository, "--base-rev"), build, Path())
+    assert problem.code == "gate.build_failed" and "ended after 0.5 s" in problem.message
+    pids = [int(line) for line in mark.read_text().split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 10
+    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
 
 
 def test_an_unfinished_build_is_done_again(repository: Path) -> None:

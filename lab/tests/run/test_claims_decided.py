@@ -14,8 +14,14 @@ from pathlib import Path
 import pytest
 from made.small_studies import head
 
+from thunderherd.engine.client import catalogue
+from thunderherd.judge.claims.claims import contenders_of
+from thunderherd.judge.summary.open_claims import claims_before_a_look, for_claims
 from thunderherd.records.directory import load
 from thunderherd.run.runner import RESUME
+from thunderherd.show.sentences.claims_so_far import claims_expected
+from thunderherd.study.loading import load_study
+from thunderherd.text.figures import duration
 
 STUDY = (
     head("deciding", measure='baseline = "a_pool"\n').replace(
@@ -135,12 +141,33 @@ def test_the_command_says_how_far_it_is_and_ends_with_the_claims(
     assert [line.split()[0] for line in ended.stdout.splitlines() if line[:1] == "T"] == ["T1", "T2", "T3"]
 
 
+def test_an_earlier_run_tells_before_the_start_what_each_claim_needs(
+    decided: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    results = load(decided[0])
+    assert results.summary is not None
+    study = for_claims(load_study(str(decided[0].parent / "deciding.toml"), "claims", [], catalogue()))
+    claims, expected = claims_before_a_look(study, results.trials)
+    assert {each.id: each.verdict for each in expected} == dict.fromkeys(("T1", "T2", "T3"), "undecided")
+    needed = {each.id: each.blocks_needed for each in expected}
+    assert all(each is not None and each <= study.looks[-1].blocks for each in needed.values()), needed
+    lines = claims_expected(claims, expected, dict.fromkeys(NAMES, 2.0), study.looks[-1].blocks)
+    for line, (name, blocks) in zip(lines, needed.items(), strict=False):
+        contenders = contenders_of([each for each in claims if each.id == name])
+        assert (
+            f"{name} needs about {blocks} blocks ({duration(2.0 * (blocks or 0) * len(contenders))})" in line
+        )
+    assert len(lines) == 4
+    few = claims_expected(claims, expected, dict.fromkeys(NAMES, 2.0), 2)
+    assert all("the run ends after 2" in line for line in few[:3]), "more blocks than the last look has"
+
+
 @pytest.mark.parametrize(
     ("typed", "code"),
     [
         (["--budget", "1h"], "claims.option_without_decide"),
         ([], "claims.no_directory"),
-        (["results", "--decide"], "claims.decide_with_directory"),
+        (["results", "--decide"], "results.no_run"),
         (["--decide", "--resume"], "claims.resume_without_out"),
         (["--decide", "--budget", "soon"], None),
     ],

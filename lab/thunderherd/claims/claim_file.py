@@ -126,6 +126,9 @@ class ClaimTable(StrictTable):
         ge=1,
         description='the number of its tests, or of their groups, that is enough: "in most cases"',
     )
+    refuted_ends: bool = Field(
+        default=False, description="once it is refuted, a run that decides claims ends: no other matters"
+    )
     figures: list[FigureTable] = Field(
         default=[], description="contrasts and ratios that are shown, not tested"
     )
@@ -177,6 +180,7 @@ class Claim(BaseModel):
     tests: tuple[Contrast, ...]
     figures: tuple[Figure, ...]
     enough: int | None = None
+    refuted_ends: bool = False
     undecided_because: str | None
     unmet: tuple[str, ...]
     unmet_verdict: Literal["not testable here", "undecided"] = "not testable here"

@@ -19,12 +19,15 @@ from thunderherd.cli.compare import parted, percent
 from thunderherd.cli.options import (
     PROGRAM,
     AsJson,
+    Clients,
     Lab,
     NoConform,
     Out,
     Overrides,
+    ReplySize,
     Resume,
     Seed,
+    Workload,
     check_output,
     check_resume,
     command_line,
@@ -122,17 +125,9 @@ def gate(
             show_default=False,
         ),
     ] = USUAL_POWER,
-    workload: Annotated[
-        str | None,
-        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
-    ] = None,
-    clients: Annotated[
-        str | None, typer.Option("-c", "--clients", metavar="N", help="Connections (default 64).")
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option("--bytes", metavar="SIZE", help="Size of a reply or message (default 4000)."),
-    ] = None,
+    workload: Workload = None,
+    clients: Clients = None,
+    size: ReplySize = None,
     bisect: Annotated[
         bool,
         typer.Option(

@@ -25,6 +25,7 @@ from thunderherd.cli.options import (
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
+    from thunderherd.records.summary import Summary
     from thunderherd.show.tables.model import NamedTable
 
 __all__ = ["claims", "open_page", "plot", "report", "summary", "table"]
@@ -146,7 +147,10 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
 def claims(
     study: StudyName,
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Directory of a run's results (not with --decide).")
+        Path | None,
+        typer.Argument(
+            metavar="DIR", help="Directory of a run; with --decide, its spread gives the expected blocks."
+        ),
     ] = None,
     decide: Annotated[
         bool,
@@ -176,16 +180,10 @@ def claims(
     from thunderherd.text.layout import make_console
 
     if decide:
-        if directory is not None:
-            raise UserError(
-                f"--decide starts a run of its own; {directory} is for a run that has ended",
-                code="claims.decide_with_directory",
-                hint="leave the directory out, or name the new one with --out",
-                where="claims",
-            )
         from thunderherd.cli.run import run_claims
 
-        print_claims(run_claims(study, budget, overrides or [], seed, out, resume), make_console())
+        earlier = None if directory is None else _of_study(directory, study)[0]
+        print_claims(run_claims(study, budget, overrides or [], seed, out, resume, earlier), make_console())
         return
     options = {"--budget": budget, "--set": overrides, "--seed": seed, "--out": out, "--resume": resume}
     if given := [name for name, value in options.items() if value not in (None, False)]:
@@ -202,6 +200,11 @@ def claims(
             hint="name the directory of a run; with --decide, the command runs the study's size claims",
             where="claims",
         )
+    print_claims(_of_study(directory, study)[1], make_console())
+
+
+def _of_study(directory: Path, study: str) -> tuple[Path, Summary]:
+    """Return the directory and its summary; raise `UserError` if its run is not one of that study."""
     summary = summary_of(directory)
     name = Path(study).stem if study.endswith(".toml") else study
     if name != summary.study.name:
@@ -211,7 +214,7 @@ def claims(
             hint=f"type `{PROGRAM} claims {summary.study.name} {directory}`",
             where=str(directory),
         )
-    print_claims(summary, make_console())
+    return directory, summary
 
 
 # Charts and pages -------------------------------------------------------------------------------------------

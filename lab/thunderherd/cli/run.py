@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -138,9 +139,18 @@ def run(
 
 
 def run_claims(
-    study: str, budget: str | None, overrides: Sequence[str], seed: int | None, out: Path | None, resume: bool
+    study: str,
+    budget: str | None,
+    overrides: Sequence[str],
+    seed: int | None,
+    out: Path | None,
+    resume: bool,
+    earlier: Path | None,
 ) -> Summary:
-    """Run a study until its claims are decided, and write its report (`claims --decide`)."""
+    """Run a study until its claims are decided, and write its report (`claims --decide`).
+
+    `earlier` is the directory of another run, from which the blocks that each claim needs are expected.
+    """
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory, is_begun, read_run
     from thunderherd.show.report.page import write_report
@@ -161,10 +171,29 @@ def run_claims(
         )
     _refuse_commands(resolved)
     directory = out or default_directory(resolved.name)
+    if earlier is not None:
+        _print_expected(resolved, earlier)
     go_on = ("thunderherd", "claims", study, "--decide", "--out", str(directory), "--resume")
     summary = _run(resolved, directory, seed, resume=resume, go_on=go_on)
     print(f"report: {write_report(directory)}", file=sys.stderr)
     return summary
+
+
+def _print_expected(study: Study, earlier: Path) -> None:
+    """Print what the claims of a run are expected to need, by the spread and times of an earlier one."""
+    from thunderherd.judge.summary.open_claims import claims_before_a_look, for_claims
+    from thunderherd.records.directory import load
+    from thunderherd.show.sentences.claims_so_far import claims_expected
+
+    trials = load(earlier).trials
+    times: dict[str, list[float]] = {}
+    for trial in trials:
+        times.setdefault(trial.contender, []).append(trial.wall_seconds)
+    means = {name: fmean(each) for name, each in times.items()}
+    claims, results = claims_before_a_look(for_claims(study), trials)
+    print(f"expected for a verdict, by the spread of the blocks in {earlier}:", file=sys.stderr)
+    for line in claims_expected(claims, results, means, study.looks[-1].blocks):
+        print(line, file=sys.stderr)
 
 
 def _run(

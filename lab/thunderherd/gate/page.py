@@ -100,11 +100,14 @@ def gate_table(found: GateResult, summary: Summary) -> Table:
 def facts(found: GateResult) -> list[tuple[str, str]]:
     """Return heads with what to know beside the verdict."""
     known = [("Base", found.base), ("Head", found.head)]
-    known += [
-        ("Undecided", f"{_subject(each)}: {each.why}") for each in found.rows if each.verdict == UNDECIDED
-    ]
+    open_rows = [each for each in found.rows if each.verdict == UNDECIDED]
     if found.verdict == UNDECIDED:
+        known += [("Undecided", f"{_subject(each)}: {each.why}") for each in open_rows]
         known.append(("Next", _needed(found)))
+    elif open_rows:
+        known.append(
+            ("Undecided", f"{listed([_subject(each) for each in open_rows])}: one slower metric ends a gate")
+        )
     known.append(("False alarms", calibrated(found.calibration)))
     known += [("Note", each) for each in found.notes]
     return known

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -129,22 +130,26 @@ def _run_build(revision: Revision, build: str, folder: Path, log: Path) -> None:
             where="gate: --build",
         )
     with log.open("wb") as output:
+        begun = subprocess.Popen(
+            ["sh", "-c", build],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+            process_group=0,
+        )
         try:
-            ended = subprocess.run(
-                ["sh", "-c", build],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=LONGEST_BUILD,
-                check=False,
-                env=_environment(),
-            )
-            status = ended.returncode
+            status = begun.wait(LONGEST_BUILD)
         except subprocess.TimeoutExpired:
-            status = -1
-    if status:
-        why = f"ended after {LONGEST_BUILD} s" if status < 0 else f"exit status {status}"
+            status = None
+        finally:
+            # The compilers that it started, too.
+            if begun.poll() is None:
+                os.killpg(begun.pid, signal.SIGKILL)
+                begun.wait()
+    if status != 0:
+        why = f"ended after {LONGEST_BUILD} s" if status is None else f"exit status {status}"
         last = _last(log.read_text(encoding="utf-8", errors="replace"))
         raise BuildFailedError(
             f"the build of {revision.label} failed ({why}): {last}",

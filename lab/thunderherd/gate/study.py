@@ -163,6 +163,7 @@ class Question:
             "id": self.id,
             "statement": f"{words_of(self.metric)}{where}: not slower by more than {self.margin_percent:g} %",
             "metric": self.metric,
+            "refuted_ends": True,
             "tests": [
                 {
                     "label": f"{self.factor:g} x cost of base / cost of head",

@@ -40,7 +40,7 @@ from functools import cached_property
 from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.blocks_needed import MOST, expected_blocks
-from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, lacks, measure, units
+from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, all_lack, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.verdicts import holm
@@ -218,14 +218,19 @@ def judged_after(study: Study, values: Values, alpha: float | None = None) -> tu
 
 def open_claims(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> list[Claim]:
     """Return the claims that more blocks may decide."""
-    undecided = {each.id for each in results if each.verdict == "undecided"}
-    return [claim for claim in claims if claim.id in undecided and claim.is_testable]
+    return _open(claims, {each.id: each.verdict for each in results})
 
 
 def open_after(study: Study, values: Values, claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims that more blocks than these may decide, without the figures of a judgement."""
     verdicts, _, _ = _verdicts(study, values, None, claims, {}, {})
-    return [claim for claim in claims if verdicts[claim.id].verdict == "undecided" and claim.is_testable]
+    return _open(claims, {name: each.verdict for name, each in verdicts.items()})
+
+
+def _open(claims: Sequence[Claim], verdicts: Mapping[str, ClaimVerdict]) -> list[Claim]:
+    if any(claim.refuted_ends and verdicts[claim.id] == "refuted" for claim in claims):
+        return []
+    return [claim for claim in claims if verdicts[claim.id] == "undecided" and claim.is_testable]
 
 
 def contenders_of(claims: Sequence[Claim]) -> set[str]:
@@ -248,9 +253,7 @@ class _Case:
         scaled: Shares,
     ) -> None:
         self.claim, self.scaled = claim, scaled
-        self.missing = list(
-            dict.fromkeys(reason for each in claim.tests for reason in lacks(each, values, unavailable))
-        )
+        self.missing = all_lack(claim.tests, values, unavailable)
         self.study, self.values, self.unavailable = study, values, unavailable
         self.shown_tests = self._measured(claim.tests)
         # Only if the verdict can come from them.

@@ -13,7 +13,7 @@ from thunderherd.judge.summary.pair_summaries import metric_values
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.study.loading import Study
 
-__all__ = ["claims_after", "for_claims", "is_decided", "selected"]
+__all__ = ["claims_after", "claims_before_a_look", "for_claims", "is_decided", "selected"]
 
 NOT_NEEDED = "no claim needs it"
 
@@ -46,6 +46,21 @@ def claims_after(
     blocks = [by_number[number] for number in selection.accepted]
     values = metric_values(study, selection.given_up, blocks, selection.settled)
     return claims, judge(study, values, claims=claims)
+
+
+def claims_before_a_look(
+    study: Study, trials: Sequence[TrialRecord]
+) -> tuple[list[Claim], list[ClaimResult]]:
+    """Return the claims, and what the first blocks of an earlier run say of them: no verdict, but figures.
+
+    Before its first look a run measures each contender. So each claim that is testable has the number of
+    blocks that it is expected to need.
+    """
+    claims = load_claims(study)
+    blocks = blocks_of(trials)[: study.looks[0].blocks - 1]
+    counted = [with_ceilings(study, block) for block in blocks]
+    names = frozenset(each.name for each in study.contenders)
+    return claims, judge(study, metric_values(study, (), counted, names), claims=claims)
 
 
 def _settling(study: Study) -> Callable[[Sequence[Block], Container[str]], frozenset[str]] | None:
