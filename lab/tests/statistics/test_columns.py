@@ -46,5 +46,5 @@ def test_contrast_without_a_complete_block_has_a_reason(small_study: Study) -> N
     values = {COST: {"fork_per_client": [1.0, None], "prefork": [None, 2.0]}}
     needed = Contrast(label="", metric=COST, weights={"fork_per_client": 1.0, "prefork": -1.0})
     (lacking,) = lacks(needed, values, {})
-    assert f" {COST} " in lacking and " fork_per_client, prefork" in lacking
+    assert f" {COST} " in lacking and " fork_per_client and prefork" in lacking
     assert lacks(needed, {COST: {"fork_per_client": [1.0], "prefork": [1.0]}}, {}) == []

@@ -142,7 +142,11 @@ def test_the_cpu_time_of_a_server_that_busy_polls_is_unknown(tmp_path: Path) -> 
     """It would include polling before and after the load, which cannot be separated."""
     (tmp_path / "server.py").write_text(POLLS)
     made = study(tmp_path, [sys.executable, "server.py", "{port}"], sender(tmp_path), ready="listens")
-    found = run(made)
+    # It is told by half of a CPU, which a busy machine may not give it.
+    for _ in range(5):
+        found = run(made)
+        if found.ready and found.ready.spins:
+            break
     assert found.valid and found.ready and found.ready.spins, found.invalid_reasons
     metrics = found.metrics or {}
     assert metrics["server_cpu_per_byte"] is metrics["server_cpu_seconds"] is None
