@@ -89,7 +89,7 @@ test-engine: compiled-tests
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
-test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, and tests marked thorough
+test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, ignored tests of the engine, and tests marked thorough
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance --test engine -- --include-ignored
 	@$(NOTHING_IGNORED) $(PYTEST) -m thorough
 

@@ -29,6 +29,7 @@ BUDGET, SLOWDOWN = "3min", 5.0
 COMPUTE, REST = 400, 30
 """Microseconds that a server computes for a request, and that its other work takes, about."""
 COMMITS, BROKEN = 40, 3
+BISECT = "bisects"
 GATES_OF_A_BISECT = 7
 SPIN = (200, 300)
 """Microseconds that the server of a repository spins, before and after the slower commit."""
@@ -91,7 +92,8 @@ def run(given: argparse.Namespace) -> None:
         # In turn, so that both meet the same noise.
         log.add(_gate("alarms", base, base, given.budget))
         log.add(_gate("slowdowns", base, head, given.budget))
-    planted = random.Random(given.seed)
+    # Bisects of a later session plant other commits.
+    planted = random.Random(given.seed + sum(each.what == BISECT for each in log.ended))
     for _ in range(given.bisects):
         log.add(_bisect(planted))
     for line in log.counts():
@@ -186,7 +188,7 @@ def _bisect(planted: random.Random) -> Ended:
     words = f"commit {slow} of {COMMITS} is slower, {sorted(broken)} do not build, {took:.0f} s"
     if not is_found:
         words += f": {ended.stdout.strip().splitlines()[-1:]} {ended.stderr[-300:]}"
-    return Ended("bisects", "a repository", "found" if is_found else "not found", words)
+    return Ended(BISECT, f"a repository of {COMMITS} commits", "found" if is_found else "not found", words)
 
 
 def _repository(folder: Path, slow: int, broken: set[int]) -> list[str]:

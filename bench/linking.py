@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from textbook import CPU, STUDY, counted, cpu_shown, ratio_shown
+from textbook import CPU, STUDY, counted, cpu_shown, ratio_shown, rounds
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.records.summary import Summary
@@ -59,7 +59,7 @@ BASE = "c"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this part."""
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds (default {ROUNDS})")
+    parser.add_argument("--rounds", type=rounds, default=ROUNDS, help=f"rounds (default {ROUNDS})")
     parser.add_argument("--seed", type=int, default=None, help="seed of the order (default: drawn)")
 
 
@@ -110,7 +110,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def written(folder: Path, engines: Mapping[str, Path], rounds: int) -> Path:
+def written(folder: Path, engines: Mapping[str, Path], looks: int) -> Path:
     """Write the study: the head of the textbook's, then a contender for each program."""
     head = STUDY.read_text(encoding="utf-8").partition("[comparisons]")[0]
     names = [*engines, *PROGRAMS]
@@ -118,7 +118,7 @@ def written(folder: Path, engines: Mapping[str, Path], rounds: int) -> Path:
     parts = [
         head,
         f"[comparisons]\nall_pairs = false\npairs = {json.dumps(pairs)}",
-        f"[sizes.quick]\nlooks = [{rounds}]\nalpha_split = [1.0]",
+        f"[sizes.quick]\nlooks = [{looks}]\nalpha_split = [1.0]",
     ]
     for name, program in engines.items():
         command = [str(program), "serve", "fork_per_client", "--port", "{port}", "--nodelay", "false"]

@@ -29,16 +29,17 @@ CPU = "server_cpu_per_connection"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this part."""
-    parser.add_argument("--rounds", type=_rounds, default=ROUNDS, help=f"rounds (default {ROUNDS})")
+    parser.add_argument("--rounds", type=rounds, default=ROUNDS, help=f"rounds (default {ROUNDS})")
     parser.add_argument("--seed", type=int, default=None, help="seed of the order (default: drawn)")
     parser.add_argument("--out", type=Path, default=None, help="directory of the run (default: removed)")
 
 
-def _rounds(text: str) -> int:
-    rounds = int(text)
-    if rounds < FEWEST:
-        raise argparse.ArgumentTypeError(f"{rounds} rounds cannot show a difference; at least {FEWEST}")
-    return rounds
+def rounds(text: str) -> int:
+    """Read a number of rounds that can show a difference."""
+    number = int(text)
+    if number < FEWEST:
+        raise argparse.ArgumentTypeError(f"{number} rounds cannot show a difference; at least {FEWEST}")
+    return number
 
 
 def seconds(given: argparse.Namespace) -> float:

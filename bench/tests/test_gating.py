@@ -10,4 +10,4 @@ from started import bench
 @pytest.mark.usefixtures("use_engine")
 def test_git_bisect_finds_the_slower_commit() -> None:
     printed = bench("gate", "--gates", "0", "--bisects", "1")
-    assert "bisects: 1 of a repository: 1 found" in printed, printed
+    assert "bisects: 1 of a repository of 40 commits: 1 found" in printed, printed

@@ -162,6 +162,18 @@ def test_an_earlier_run_tells_before_the_start_what_each_claim_needs(
     assert all("the run ends after 2" in line for line in few[:3]), "more blocks than the last look has"
 
 
+def test_the_command_says_so_before_its_first_block(
+    decided: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "thunderherd", "claims", str(decided[0].parent / "deciding.toml")]
+    more = [str(decided[0]), "--decide", "--budget", "1s", "--out", str(tmp_path / "again")]
+    ended = subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("block "))
+    assert [line.split()[0] for line in lines[:first] if " needs about " in line] == ["T1", "T2", "T3"]
+
+
 @pytest.mark.parametrize(
     ("typed", "code"),
     [

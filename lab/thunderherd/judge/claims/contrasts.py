@@ -23,9 +23,9 @@ from thunderherd.study.loading import Study
 from thunderherd.text.figures import decimals, listed, number, percent, span, unit_of
 
 MOST_OF_NOTHING = 3
+"""The most decimals of a figure that its interval rounds to zero."""
 FEW = 3
 """The most contenders that a reason names."""
-"""The most decimals of a figure that its interval rounds to zero."""
 
 LOGARITHM = "logarithm"
 """The kind of contrast that compares ratios: tested against zero, shown against one."""

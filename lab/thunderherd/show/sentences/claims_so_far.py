@@ -68,8 +68,8 @@ def claims_expected(
         blocks_with |= {name: max(blocks, blocks_with.get(name, 0)) for name in names}
     in_all = sum(blocks * seconds.get(name, 0.0) for name, blocks in blocks_with.items())
     lines.append(f"  all {len(open_ones)} together: about {duration(in_all)}")
-    names_of = {claim.id for claim in open_ones}
-    if others := [each.id for each in results if each.id not in names_of]:
+    known = {claim.id for claim in open_ones}
+    if others := [each.id for each in results if each.id not in known]:
         lines.append(f"  nothing is known of {listed(others)}: the run lacks what they need")
     return lines
 
