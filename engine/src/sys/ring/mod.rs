@@ -3,6 +3,7 @@
 //! The ring owns that memory: the bytes of a send until its completion, the receive buffers for its whole life. Callers must
 //! keep a socket open while an operation on it is in flight.
 
+mod receives;
 pub mod sends;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use super::descriptor::PollFlags;
 use super::retry;
+use receives::Receives;
 
 /// Submissions of one io_uring_enter. More of them take another call.
 const SUBMISSIONS: u32 = 1024;
@@ -44,11 +46,20 @@ enum Operation {
     Cancel,
     Pause,
     Poll,
+    /// The timer of [`Ring::find_lost_ends`].
+    Search,
 }
 
 impl Operation {
-    const ALL: [Operation; 6] =
-        [Operation::Accept, Operation::Receive, Operation::Send, Operation::Cancel, Operation::Pause, Operation::Poll];
+    const ALL: [Operation; 7] = [
+        Operation::Accept,
+        Operation::Receive,
+        Operation::Send,
+        Operation::Cancel,
+        Operation::Pause,
+        Operation::Poll,
+        Operation::Search,
+    ];
 
     fn tag(self, socket: RawFd) -> u64 {
         (self as u64) << 32 | u64::from(socket as u32)
@@ -59,6 +70,9 @@ impl Operation {
 pub struct Ring {
     ring: IoUring,
     memory: ManuallyDrop<Memory>,
+    receives: Receives,
+    /// The timer of [`Ring::find_lost_ends`] is in flight.
+    searches: bool,
 }
 
 /// Memory that the kernel may read or write.
@@ -67,6 +81,7 @@ struct Memory {
     /// Bytes in flight, by descriptor.
     sending: Vec<Option<Arc<[u8]>>>,
     pause: Box<Timespec>,
+    search: Box<Timespec>,
 }
 
 /// Results of operations.
@@ -149,8 +164,9 @@ impl Ring {
         }
         let buffers = Buffers::new(buffers, buffer_bytes).map_err(|error| Refusal { call: "mmap", error })?;
         // From here on the ring's own drop releases the memory, after it has cancelled all operations.
-        let ring =
-            Ring { ring, memory: ManuallyDrop::new(Memory { buffers, sending: Vec::new(), pause: Box::default() }) };
+        let search = Box::new(Timespec::from(receives::INTERVAL));
+        let memory = Memory { buffers, sending: Vec::new(), pause: Box::default(), search };
+        let ring = Ring { ring, memory: ManuallyDrop::new(memory), receives: Receives::default(), searches: false };
         let buffers = &ring.memory.buffers;
         // SAFETY: the entries are page-aligned memory of that length, which outlives the kernel's ring.
         unsafe { ring.ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.places, GROUP, 0) }
@@ -165,9 +181,12 @@ impl Ring {
         self.push(entry.user_data(Operation::Accept.tag(listener)))
     }
 
-    /// Receives whenever bytes arrive, until a completion says that no more will follow.
+    /// Receives whenever bytes arrive, until a completion says that no more will follow. ECANCELED without
+    /// [`Ring::cancel_receive`] means that the receive must be made again; see [`receives`].
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let socket = socket.as_raw_fd();
+        self.receives.note(socket, true);
+        self.search_later()?;
         let entry = opcode::RecvMulti::new(Fd(socket), GROUP).build();
         self.push(entry.user_data(Operation::Receive.tag(socket)))
     }
@@ -277,6 +296,9 @@ impl Ring {
                             result.map(|_| None)
                         }
                     };
+                    if !more {
+                        self.receives.note(socket, false);
+                    }
                     Completion::Received { socket, result, more }
                 }
                 Operation::Send => {
@@ -287,6 +309,12 @@ impl Ring {
                 Operation::Poll => Completion::Ready { socket, mark: (entry.user_data() >> 48) as u16 },
                 // The cancelled operation reports its own end.
                 Operation::Cancel => continue,
+                Operation::Search => {
+                    self.searches = false;
+                    // If it fails, the next one may succeed.
+                    let _ = self.find_lost_ends();
+                    continue;
+                }
             });
         }
     }
@@ -295,6 +323,28 @@ impl Ring {
     pub fn take(&mut self, buffer: Buffer, into: &mut impl for<'a> Extend<&'a u8>) {
         into.extend(self.memory.buffers.bytes(&buffer));
         self.memory.buffers.provide(buffer.id);
+    }
+
+    /// Cancels the receives of sockets that have ended: made again, they report the end.
+    fn find_lost_ends(&mut self) -> io::Result<()> {
+        let sockets = self.receives.sockets();
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        self.search_later()?;
+        // SAFETY: a socket stays open while an operation on it is in flight.
+        for socket in unsafe { receives::ended(&sockets) }? {
+            self.cancel_receive(socket)?;
+        }
+        Ok(())
+    }
+
+    fn search_later(&mut self) -> io::Result<()> {
+        if !std::mem::replace(&mut self.searches, true) {
+            let entry = opcode::Timeout::new(&*self.memory.search).build();
+            self.push(entry.user_data(Operation::Search.tag(0)))?;
+        }
+        Ok(())
     }
 
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {

@@ -1,8 +1,12 @@
 //! Tests of a ring with real sockets.
 
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
 
 use super::{Completion, Ring};
 use crate::sys::descriptor::{read, stream_pair, write};
@@ -48,6 +52,72 @@ fn a_single_buffer_brings_all_bytes_and_then_the_end() {
     }
     assert_eq!(received, sent);
     assert!(without_buffer > 0, "256 bytes came in one buffer of 64");
+}
+
+/// Both ends of a TCP connection; the far end resets it when it is closed.
+fn that_is_reset() -> (OwnedFd, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    SockRef::from(&far).set_linger(Some(Duration::ZERO)).unwrap();
+    (listener.accept().unwrap().0.into(), far.into())
+}
+
+/// Receives to the end of a connection, and returns the bytes and the end's error number.
+fn received_to_the_end(ring: &mut Ring, near: &OwnedFd) -> (Vec<u8>, Option<i32>) {
+    let mut received = Vec::new();
+    loop {
+        let Completion::Received { result, more, .. } = next(ring) else { panic!("a receive was made") };
+        match result {
+            Ok(Some(buffer)) => ring.take(buffer, &mut received),
+            Ok(None) => return (received, None),
+            // The ring has found an end that the kernel did not report.
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {}
+            Err(error) => return (received, error.raw_os_error()),
+        }
+        if !more {
+            ring.receive(near.as_fd()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_end_that_comes_with_data_is_reported() {
+    for ((near, far), end) in [(stream_pair().unwrap(), None), (that_is_reset(), Some(libc::ECONNRESET))] {
+        let Some((mut ring, ..)) = ring(4) else { return };
+        ring.receive(near.as_fd()).unwrap();
+        ring.look().unwrap();
+        write(far.as_fd(), b"the last").unwrap();
+        drop(far);
+        assert_eq!(received_to_the_end(&mut ring, &near), (b"the last".to_vec(), end));
+    }
+}
+
+/// The kernel loses the end of one connection in some ten thousand, more on busy CPUs.
+#[test]
+#[ignore = "takes 20 s"]
+fn an_end_that_comes_while_data_is_received_is_reported() {
+    for make in [|| stream_pair().unwrap(), that_is_reset] {
+        let Some((mut ring, ..)) = ring(4) else { return };
+        let (hand, take) = mpsc::channel::<OwnedFd>();
+        let ends = thread::spawn(move || {
+            for far in take {
+                write(far.as_fd(), b"the last").unwrap();
+                drop(far);
+            }
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(10) {
+            let (near, far) = make();
+            ring.receive(near.as_fd()).unwrap();
+            ring.look().unwrap();
+            hand.send(far).unwrap();
+            let (received, end) = received_to_the_end(&mut ring, &near);
+            // A reset may come before the data is received.
+            assert!(received == b"the last" || end.is_some());
+        }
+        drop(hand);
+        ends.join().unwrap();
+    }
 }
 
 #[test]
