@@ -84,7 +84,7 @@ impl Openers {
     #[inline]
     pub fn open(&mut self, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
         let (sender, receiver) = (self.senders.open(socket.as_fd())?, self.receivers.open(socket.as_fd())?);
-        Ok(Channel { outbox: Outbox::gathering(self.messages_at_once), ..Channel::new(socket, sender, receiver, slot) })
+        Ok(Channel::with_outbox(socket, sender, receiver, slot, Outbox::gathering(self.messages_at_once)))
     }
 }
 
@@ -106,8 +106,19 @@ impl Channel {
     /// Makes a channel with the given ends; see [`Openers::open`].
     #[inline]
     pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>, slot: &'static Slot) -> Self {
+        Channel::with_outbox(socket, sender, receiver, slot, Outbox::default())
+    }
+
+    #[inline]
+    fn with_outbox(
+        socket: OwnedFd,
+        sender: Box<dyn Sender>,
+        receiver: Box<dyn Receiver>,
+        slot: &'static Slot,
+        outbox: Outbox,
+    ) -> Self {
         slot.connections.fetch_add(1, Relaxed);
-        Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox: Outbox::default(), calls: 0 }
+        Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox, calls: 0 }
     }
 
     /// The socket, for waiting on it.

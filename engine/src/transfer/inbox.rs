@@ -21,21 +21,20 @@ const MOST_SPARES: usize = 64;
 
 thread_local! {
     /// The buffer that was last returned in this thread. Empty if there is none.
-    static SPARE: Spare = Spare::default();
+    static SPARE: Spare = const { Spare(Cell::new(Buffer::NONE)) };
 }
 
 /// Buffers of threads that have ended. A new one would have to be cleared, for a thread that serves one connection.
 static SPARES: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
 
 /// A buffer that outlives its thread.
-#[derive(Default)]
 struct Spare(Cell<Buffer>);
 
 impl Spare {
     /// Returns this thread's buffer, or else one of a thread that has ended. Empty if there is none.
     fn take(&self) -> Buffer {
         let own = self.0.take();
-        if own.is_empty() { spares().pop().unwrap_or_default() } else { own }
+        if own.is_empty() { spares().pop().unwrap_or(Buffer::NONE) } else { own }
     }
 }
 
@@ -54,15 +53,23 @@ fn spares() -> MutexGuard<'static, Vec<Buffer>> {
 }
 
 /// Bytes on the heap, starting at a multiple of [`ALIGNMENT`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Buffer {
-    memory: Box<[u8]>,
+    memory: Vec<u8>,
     bytes: Range<usize>,
 }
 
+impl Default for Buffer {
+    fn default() -> Self {
+        Buffer::NONE
+    }
+}
+
 impl Buffer {
+    const NONE: Buffer = Buffer { memory: Vec::new(), bytes: 0..0 };
+
     fn new(length: usize) -> Self {
-        let memory = vec![0; length + ALIGNMENT].into_boxed_slice();
+        let memory = vec![0; length + ALIGNMENT];
         let first = memory.as_ptr().align_offset(ALIGNMENT);
         assert!(first <= ALIGNMENT, "an address within the next page is a multiple of its size");
         Buffer { memory, bytes: first..first + length }

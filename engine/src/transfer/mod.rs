@@ -6,5 +6,6 @@ pub mod linger;
 pub mod outbox;
 pub mod pipes;
 pub mod primitive;
+pub mod queue;
 pub mod ring;
 pub mod waiting;

@@ -1,12 +1,13 @@
 //! The outbox holds unsent data; the primitive decides how to send it.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+use crate::transfer::queue::Queue;
 
 /// Bytes of a file read at a time.
 const CAPACITY: usize = 16 * 1024;
@@ -142,7 +143,7 @@ impl Run {
 /// Unsent data of one connection, piece by piece, with message boundaries.
 #[derive(Debug)]
 pub struct Outbox {
-    runs: VecDeque<Run>,
+    runs: Queue<Run>,
     bytes: u64,
     calls: Cell<u64>,
     messages_at_once: usize,
@@ -157,7 +158,7 @@ impl Default for Outbox {
 impl Outbox {
     /// Makes an outbox from which one call may gather this many messages.
     pub fn gathering(messages_at_once: usize) -> Self {
-        Outbox { runs: VecDeque::new(), bytes: 0, calls: Cell::default(), messages_at_once }
+        Outbox { runs: Queue::default(), bytes: 0, calls: Cell::default(), messages_at_once }
     }
 
     /// Appends a piece of the current message; drops an empty piece.
@@ -195,8 +196,8 @@ impl Outbox {
     }
 
     /// Appends the content of another outbox: a reply made elsewhere.
-    pub fn append(&mut self, mut other: Outbox) {
-        self.runs.append(&mut other.runs);
+    pub fn append(&mut self, other: Outbox) {
+        self.runs.append(other.runs);
         self.bytes += other.bytes;
         self.calls.update(|calls| calls + other.calls.get());
     }
@@ -253,7 +254,7 @@ impl Outbox {
     pub fn side_by_side<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let Piece::Bytes(buffer, first) = self.first() else { return self.first().with_bytes(call) };
         let (mut end, mut left) = (first.start as u64, self.messages_at_once as u64);
-        for run in &self.runs {
+        for run in self.runs.iter() {
             let beside = matches!(&run.front, Piece::Bytes(other, place)
                 if Arc::ptr_eq(buffer, other) && place.start as u64 == end);
             if !beside {

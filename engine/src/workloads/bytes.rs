@@ -94,16 +94,23 @@ impl Session for BytesSession {
         if input.ended {
             return if self.line.is_empty() { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
         }
-        let newline = input.bytes().iter().position(|&byte| byte == b'\n');
-        let part = &input.bytes()[..newline.unwrap_or(input.bytes().len())];
-        self.line.try_extend_from_slice(part).map_err(|_| ErrorKind::BadRequest)?;
-        let taken = part.len() + usize::from(newline.is_some());
-        input.take(taken);
-        if newline.is_none() {
+        let bytes = input.bytes();
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+            let all = bytes.len();
+            self.line.try_extend_from_slice(bytes).map_err(|_| ErrorKind::BadRequest)?;
+            input.take(all);
             return Ok(Next::Receive(Want::ANYTHING));
-        }
-        let length = number(&self.line).filter(|length| (1..=self.payload.len()).contains(length));
+        };
+        // Most lines arrive in one part, and need no copy.
+        let length = if self.line.is_empty() && end <= LONGEST_LINE {
+            number(&bytes[..end])
+        } else {
+            self.line.try_extend_from_slice(&bytes[..end]).map_err(|_| ErrorKind::BadRequest)?;
+            number(&self.line)
+        };
+        input.take(end + 1);
         self.line.clear();
+        let length = length.filter(|length| (1..=self.payload.len()).contains(length));
         let reply = Piece::Bytes(Arc::clone(&self.payload), 0..length.ok_or(ErrorKind::BadRequest)?);
         let BytesSession { spin, stalls, .. } = *self;
         if spin.is_zero() && stalls.is_none() {
@@ -127,7 +134,15 @@ fn answer(reply: Piece, outbox: &mut Outbox) {
 
 /// Parses the number on a line; white space around it is allowed (telnet sends a carriage return).
 fn number(line: &[u8]) -> Option<usize> {
-    std::str::from_utf8(line).ok()?.trim().parse().ok()
+    let digits = line.trim_ascii();
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_usize, |number, digit| {
+        let units = digit.checked_sub(b'0').filter(|units| *units < 10)?;
+        number.checked_mul(10)?.checked_add(units.into())
+    })
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {

@@ -27,14 +27,14 @@ pub const BACKLOG: Setting = Setting {
 
 /// Listens on the first address that works, with the wanted number of sockets and the server's options.
 pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
-    let mut failure = anyhow!("no address to listen on");
+    let mut failure = None;
     for address in addresses {
         match listen_on(address.clone(), wanted, settings) {
             Ok(sockets) => return Ok(sockets),
-            Err(error) => failure = explain(error, address),
+            Err(error) => failure = Some(explain(error, address)),
         }
     }
-    Err(failure)
+    Err(failure.unwrap_or_else(|| anyhow!("no address to listen on")))
 }
 
 fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {
