@@ -47,10 +47,10 @@ class Way:
 
 
 WAYS = {
-    "shipped": Way("static, fixed addresses, code in one place", (*STATIC, *FIXED), IN_ONE_PLACE),
-    "relocated": Way("static, position-independent, code in one place", STATIC, IN_ONE_PLACE),
+    "shipped": Way("static, position-independent, code in one place", STATIC, IN_ONE_PLACE),
+    "fixed": Way("static, fixed addresses, code in one place", (*STATIC, *FIXED), IN_ONE_PLACE),
     "dynamic_fixed": Way("dynamic, fixed addresses, code in one place", DYNAMIC_FIXED, IN_ONE_PLACE),
-    "scattered": Way("static, fixed addresses, code scattered", (*STATIC, *FIXED), SCATTERED),
+    "scattered": Way("static, position-independent, code scattered", STATIC, SCATTERED),
     "dynamic": Way("dynamic, position-independent, code scattered", (), SCATTERED),
 }
 PROGRAMS = {"c_static": ("C, static", "-static"), "c": ("C, dynamic", "")}
