@@ -152,7 +152,7 @@ def test_no_record_compares_cpu_time_of_a_busy_polling_server() -> None:
     assert awake and not study.load.is_timed
     assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
     page = (ROOT / "docs/generated/designs/polling.md").read_text()
-    (row,) = [line for line in page.splitlines() if line.startswith("| `polling` | - |  | - | ")]
+    (row,) = [line for line in page.splitlines() if line.startswith("| `polling` | - | - | - | ")]
     assert "busy-polls" in row
     assert "`polling`" not in (ROOT / "docs/generated/designs/prefork.md").read_text()
 
