@@ -3,6 +3,7 @@
 .venv/bin/python tools/make_records.py                     all studies in quick size, and system calls
 .venv/bin/python tools/make_records.py unp-ch30 calls      some of them
 .venv/bin/python tools/make_records.py --from DIR          keeps an existing run
+.venv/bin/python tools/make_records.py --from DIR --again  judges its claims again before
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -21,8 +23,23 @@ from handbook.catalogued import catalogue
 from handbook.markdown import ROOT, page, plain, table
 from handbook.pages import demo
 from handbook.records import recording, strace_counts
-from handbook.records.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
+from handbook.records.kept import (
+    CALLS,
+    DATE,
+    ERRATA,
+    FOLDER,
+    TABLE,
+    earlier_studies,
+    kept_calls,
+    kept_studies,
+)
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.open_claims import for_claims
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.records.directory import SUMMARY, load, write_text
+from thunderherd.run.results_folder import write_folder
+from thunderherd.study.loading import load_study
 
 SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
 EVERY_ENTRY = {name: f"docs/entries/studies/{name}.toml" for name in ("every-design", "every-primitive")}
@@ -51,6 +68,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="make records of studies")
     parser.add_argument("parts", nargs="*", help=f"{', '.join(STUDIES)}, {SYSTEM_CALLS} (default: all)")
     parser.add_argument("--from", dest="directories", action="append", type=Path, default=[], metavar="DIR")
+    parser.add_argument(
+        "--again", action="store_true", help="with --from: judge the claims again, as their file says now"
+    )
     parser.add_argument("--seed", type=int, default=int(date.today().strftime("%Y%m%d")))
     parser.add_argument("--date", default=date.today().isoformat())
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
@@ -63,6 +83,9 @@ def main(arguments: list[str]) -> int:
     failed = 0
     scratch = Path(tempfile.mkdtemp(prefix="thunderherd-records-"))
     for directory in given.directories:
+        if given.again and not _tried(partial(judge_again, directory, date.today().isoformat())):
+            failed += 1
+            continue
         failed += not _tried(partial(_kept, directory, given.date))
     for part in parts:
         if part == SYSTEM_CALLS:
@@ -92,6 +115,27 @@ def _run(study: str, seed: int, directory: Path, options: list[str], day: str) -
     _kept(directory, day)
 
 
+def judge_again(directory: Path, day: str) -> None:
+    """Judge the claims of a run again, as the study and its claims file are now, and keep the verdicts in it.
+
+    Raises UserError if the study is not bundled or has other contenders now, or if the run is not complete.
+    """
+    saved = load(directory)
+    if saved.summary is None:
+        raise UserError("the run has no summary", code="records.incomplete_run", where=str(directory))
+    resolved = saved.run.study
+    told = Catalogue.model_validate(catalogue())
+    study = for_claims(load_study(resolved["name"], resolved["size"], saved.run.overrides, told))
+    if {each.name for each in study.contenders} != {each["name"] for each in resolved["contenders"]}:
+        raise UserError("the study has other contenders now", code="records.changed", where=str(directory))
+    judged = summarise(study, list(saved.trials), saved.run.machine, seed=saved.run.seed)
+    notes = [*saved.summary.study.notes, f"the claims were judged again on {day}, as their file said then"]
+    noted = saved.summary.study.model_copy(update={"notes": notes})
+    summary = saved.summary.model_copy(update={"claims": judged.claims, "study": noted})
+    write_text(directory / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
+    write_folder(replace(saved, summary=summary))
+
+
 def _kept(directory: Path, day: str) -> None:
     kept = recording.keep(directory, ROOT, day)
     if kept.figures.study == demo.STUDY:
@@ -108,8 +152,8 @@ def _count(day: str) -> None:
 
 
 def contents() -> str:
-    """Write records/README.md: the newest record of each study, and how to make records."""
-    studies = kept_studies()
+    """Write records/README.md: all records, and how to make them."""
+    studies = sorted([*kept_studies(), *earlier_studies()], key=lambda each: (each.figures.study, each.date))
     rows = [
         [
             f"[{each.figures.study}]({each.folder.relative_to(FOLDER)}/README.md)",

@@ -8,7 +8,7 @@ import pytest
 from made.refusals import refused
 
 from handbook.pages import findings
-from handbook.records.kept import Kept, KeptClaim, kept_studies
+from handbook.records.kept import FIGURES, FOLDER, Kept, KeptClaim, kept_studies
 
 
 def claim(name: str, verdict: str, needed: int | None = None) -> KeptClaim:
@@ -42,10 +42,14 @@ def reasons(root: Path, text: str) -> Path:
 
 
 def test_each_claim_is_a_row_with_its_verdict_and_why(decided: Kept, tmp_path: Path) -> None:
-    root = reasons(tmp_path, '[unp-ch30]\nH2 = "Linux wakes one child."\n')
+    root = reasons(tmp_path, '[unp-ch30]\nH1 = "Only here."\nH2 = "Linux wakes one child."\n')
+    claims = root / findings.STUDIES / "unp_ch30" / "claims.toml"
+    claims.parent.mkdir(parents=True)
+    claims.write_text('[[claims]]\nid = "H3"\nreading = "above 2"\n[[claims]]\nid = "H1"\n', encoding="utf-8")
     text = findings.documents([decided], root)[findings.DOCUMENT]
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
-    assert "**supported**" in rows["H1"] and "why of H1" in rows["H1"]
+    assert "**supported**" in rows["H1"] and rows["H1"].endswith("| Only here.<br>why of H1 |")
+    assert "read as" not in rows["H1"] and "statement of H3<br>read as: above 2 |" in rows["H3"]
     assert "**refuted**" in rows["H2"] and rows["H2"].endswith("Linux wakes one child. |")
     assert rows["H3"].endswith("| **undecided** | why of H3 |")
     assert rows["all"] == "| all | 1 | 1 | 0 | 1 | 0 |"
@@ -55,15 +59,30 @@ def test_each_claim_is_a_row_with_its_verdict_and_why(decided: Kept, tmp_path: P
 
 @pytest.mark.parametrize(
     ("given", "wrong"),
-    [("", "no sentence for H2"), ('[unp-ch30]\nH1 = "x"\nH2 = "y"\n', "not contradicted: H1")],
+    [("", "no sentence for H2"), ('[unp-ch30]\nH2 = "x"\nH9 = "y"\n', "unknown claims: H9")],
 )
-def test_a_sentence_belongs_to_each_refuted_claim_and_to_no_other(
+def test_a_sentence_belongs_to_each_refuted_claim_and_to_no_unknown_one(
     decided: Kept, tmp_path: Path, given: str, wrong: str
 ) -> None:
     root = reasons(tmp_path, given)
     (problem,) = refused(findings.documents, [decided], root)
     assert problem.code == "findings.reasons"
     assert problem.message == f"unp-ch30: {wrong}"
+
+
+def test_another_run_of_the_same_claims_is_compared(decided: Kept, tmp_path: Path) -> None:
+    root = reasons(tmp_path, '[unp-ch30]\nH2 = "Linux wakes one child."\n')
+    theirs = {"H1": "refuted", "H2": "refuted", "H3": "supported"}
+    other = decided.figures.model_copy(
+        update={"seed": 5, "claims": tuple(claim(*each) for each in theirs.items())}
+    )
+    for date, figures in (("2026-01-02", other), ("2026-01-03", decided.figures)):
+        folder = root / FOLDER / date / "unp-ch30"
+        folder.mkdir(parents=True)
+        (folder / FIGURES).write_text(figures.model_dump_json(), encoding="utf-8")
+    text = findings.documents(kept_studies(root), root)[findings.DOCUMENT]
+    assert "on 2026-01-02 with seed 5, 1 of 3 verdicts are the same; different: H3 (supported); " in text
+    assert "contradicting: H1 (refuted)." in text
 
 
 def test_without_a_record_of_claims_there_is_no_page() -> None:

@@ -259,7 +259,7 @@ def test_papers_throughput_stays_below_the_bound(four_cpus: None) -> None:
     assert {name for test in tested for name in test.weights} >= set(shares) - {
         name for name in shares if name.split("@")[1].startswith(("cores", "buckets"))
     }
-    assert [(test.constant, list(test.weights.values())) for test in tested] == [(1, [-1])] * 10
+    assert [(test.constant, list(test.weights.values())) for test in tested] == [(1.05, [-1])] * 10
 
 
 def test_spreads_are_compared_by_deviation(four_cpus: None) -> None:

@@ -2,7 +2,7 @@
 
 Figures and verdicts are those of the newest record of each source that decided its claims
 (`thunderherd claims STUDY --decide`). docs/entries/findings.toml has a sentence for each claim that a record
-contradicts.
+contradicts, and for others that need one. The claims file of a study says how each claim is read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from handbook.markdown import ROOT, made_from, page, plain, table
 from handbook.pages.recorded_figures import link
-from handbook.records.kept import Kept, KeptClaim, KeptFigures
+from handbook.records.kept import Kept, KeptClaim, KeptFigures, earlier_studies
 from thunderherd.errors import UserError
-from thunderherd.text.figures import ABSENT, count
+from thunderherd.text.figures import ABSENT, count, listed
 
 DOCUMENT = Path("docs/findings.md")
 REASONS = Path("docs/entries/findings.toml")
@@ -25,6 +25,8 @@ SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4")
 VERDICTS = ("supported", "refuted", "no difference that matters", "undecided", "not testable here")
 CONTRADICTED = ("refuted", "no difference that matters")
 """The verdicts that contradict a source, each of which has a sentence."""
+DECIDED = ("supported", *CONTRADICTED)
+STUDIES = Path("lab/thunderherd/studies")
 INTERVALS = re.compile(r"(; )?in brackets [\d.]+ % intervals")
 """What the page's head says of all figures."""
 REMARK = re.compile(r" \[(.*?)\]")
@@ -57,7 +59,10 @@ def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
     if not recorded:
         return {}
     reasons = reasons_of(root / REASONS, recorded)
-    parts = [_source(name, each, reasons.get(name, {})) for name, each in found.items()]
+    parts = [
+        _source(name, each, reasons.get(name, {}), readings_of(name, root), _others(each, root))
+        for name, each in found.items()
+    ]
     made = made_from("records", str(REASONS))
     return {DOCUMENT: page("# Findings", made, ABOUT, _totals(found), *parts)}
 
@@ -65,15 +70,15 @@ def documents(kept: Sequence[Kept], root: Path = ROOT) -> dict[Path, str]:
 def reasons_of(path: Path, recorded: Mapping[str, Kept]) -> dict[str, dict[str, str]]:
     """Read the sentences by study and claim.
 
-    Raises UserError if a contradicted claim of a record has none, or if there is one for another claim.
+    Raises UserError if a contradicted claim of a record has none, or if there is one for an unknown claim.
     """
     reasons: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
     for name, each in recorded.items():
         contradicted = {claim.id for claim in each.figures.claims if claim.verdict in CONTRADICTED}
         given = set(reasons.get(name, {}))
-        missing, needless = sorted(contradicted - given), sorted(given - contradicted)
-        if missing or needless:
-            what, names = ("no sentence for", missing) if missing else ("not contradicted:", needless)
+        unknown = sorted(given - {claim.id for claim in each.figures.claims})
+        if (missing := sorted(contradicted - given)) or unknown:
+            what, names = ("no sentence for", missing) if missing else ("unknown claims:", unknown)
             wrong = f"{what} {', '.join(names)}"
             raise UserError(
                 f"{name}: {wrong}",
@@ -82,6 +87,23 @@ def reasons_of(path: Path, recorded: Mapping[str, Kept]) -> dict[str, dict[str, 
                 where=str(path),
             )
     return reasons
+
+
+def readings_of(name: str, root: Path) -> dict[str, str]:
+    """Return how the claims of a study are read, by id, as its claims file says."""
+    file = root / STUDIES / name.replace("-", "_") / "claims.toml"
+    if not file.exists():
+        return {}
+    claims = tomllib.loads(file.read_text(encoding="utf-8"))["claims"]
+    return {each["id"]: each["reading"] for each in claims if each.get("reading")}
+
+
+def _others(newest: Kept | None, root: Path) -> list[Kept]:
+    """Return the earlier records that decided the same claims."""
+    if newest is None:
+        return []
+    earlier = [each for each in earlier_studies(root) if each.figures.study == newest.figures.study]
+    return [each for each in earlier if each.figures.decides_claims]
 
 
 def _totals(found: Mapping[str, Kept | None]) -> str:
@@ -97,7 +119,13 @@ def _totals(found: Mapping[str, Kept | None]) -> str:
     return table(["source", *VERDICTS], rows)
 
 
-def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
+def _source(
+    name: str,
+    kept: Kept | None,
+    reasons: Mapping[str, str],
+    readings: Mapping[str, str],
+    others: Sequence[Kept],
+) -> str:
     if kept is None:
         return page(f"## {name}", f"No run of `thunderherd claims {name} --decide` has been recorded.")
     figures = kept.figures
@@ -109,7 +137,7 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
     rows = [
         [
             each.id,
-            plain(each.statement),
+            _claim(each, readings.get(each.id)),
             plain(each.paper or ABSENT),
             _ours(each),
             f"**{each.verdict}**",
@@ -117,7 +145,32 @@ def _source(name: str, kept: Kept | None, reasons: Mapping[str, str]) -> str:
         ]
         for each in figures.claims
     ]
+    about += "".join(f" {_compared(kept, each)}" for each in others)
     return page(f"## {name}", about, table(["", "claim", "source's figure", "ours", "verdict", "why"], rows))
+
+
+def _claim(claim: KeptClaim, reading: str | None) -> str:
+    return plain(claim.statement) + (f"<br>read as: {plain(reading.strip())}" if reading else "")
+
+
+def _compared(newest: Kept, other: Kept) -> str:
+    """Say which verdicts of another run differ from these."""
+    verdicts = {each.id: each.verdict for each in newest.figures.claims}
+    theirs = {each.id: each.verdict for each in other.figures.claims if each.id in verdicts}
+    differ = {each: verdict for each, verdict in theirs.items() if verdict != verdicts[each]}
+    against = [
+        f"{each} ({verdict})"
+        for each, verdict in differ.items()
+        if verdict in DECIDED and verdicts[each] in DECIDED
+    ]
+    others = [f"{each} ({verdict})" for each, verdict in differ.items()]
+    others = [each for each in others if each not in against]
+    run = f"[another run]({link(other.folder / 'README.md', DOCUMENT)})"
+    said = f"Of {run}, on {other.date} with seed {other.figures.seed}, {len(theirs) - len(differ)} of "
+    said += f"{len(theirs)} verdicts are the same"
+    if others:
+        said += f"; different: {listed(others)}"
+    return f"{said}; {'contradicting: ' + listed(against) if against else 'none contradicts these'}."
 
 
 def _noise(figures: KeptFigures) -> str:
@@ -131,7 +184,7 @@ def _noise(figures: KeptFigures) -> str:
 
 
 def _why(claim: KeptClaim, reason: str | None) -> str:
-    """Write the sentence about a contradiction, and the margin of a difference that does not matter."""
+    """Write the sentence about a claim, and how the blocks judge it, unless they refute it."""
     parts = [reason] if claim.verdict == "refuted" else [reason, claim.why]
     return "<br>".join(plain(each) for each in parts if each)
 

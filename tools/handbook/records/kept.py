@@ -191,11 +191,21 @@ def _without(shown: KeptTable, wrong: Mapping[str, str]) -> KeptTable:
 
 def kept_studies(root: Path = ROOT) -> list[Kept]:
     """Read the newest record of each study, in order of name. Raises UserError for an invalid record."""
-    newest: dict[str, Path] = {}
+    return [_kept(paths[-1], root) for paths in _by_study(root).values()]
+
+
+def earlier_studies(root: Path = ROOT) -> list[Kept]:
+    """Read the records that are not the newest of their study, the oldest first."""
+    return [_kept(path, root) for paths in _by_study(root).values() for path in paths[:-1]]
+
+
+def _by_study(root: Path) -> dict[str, list[Path]]:
+    """Return the files of the records' figures by study, the oldest first."""
+    found: dict[str, list[Path]] = {}
     for path in sorted((root / FOLDER).glob(f"*/*/{FIGURES}")):
         if DATE.fullmatch(path.parents[1].name):
-            newest[path.parent.name] = path
-    return [_kept(path, root) for _, path in sorted(newest.items())]
+            found.setdefault(path.parent.name, []).append(path)
+    return dict(sorted(found.items()))
 
 
 def _kept(path: Path, root: Path) -> Kept:

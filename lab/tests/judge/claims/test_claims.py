@@ -15,7 +15,14 @@ from made.summaries.summary import COSTS, study, summary
 from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.blocks_needed import expected_blocks
-from thunderherd.judge.claims.claims import alpha_at, at_least, judge, judged_after
+from thunderherd.judge.claims.claims import (
+    alpha_at,
+    at_least,
+    judge,
+    judged_after,
+    open_after,
+    open_claims,
+)
 from thunderherd.judge.claims.contrasts import lacks, measure, ratio
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank
@@ -176,7 +183,7 @@ def test_a_contrast_of_logarithms_is_about_a_ratio() -> None:
     values = blocks({"prefork": 3.0, "iterative": 2.0})
     values[CPU]["iterative"][0] = 0.0
     found = verdict_of(values, claim("H62", tests=(test,), figures=()))
-    assert found.verdict == "not testable here"
+    assert found.verdict == "undecided"
     assert {CPU, "iterative"} <= set(found.why.split()) and "prefork" not in found.why
 
 
@@ -200,8 +207,16 @@ def test_claim_without_its_contender_is_not_testable_here() -> None:
     assert (found.verdict, found.why) == ("not testable here", without("prefork_file_lock", values))
 
 
+def test_a_claim_whose_figure_some_trials_lack_stays_undecided_and_needs_no_more_blocks() -> None:
+    values, claims = blocks(COSTS), [claim("H69"), claim("H70")]
+    results = judge(study(), values, claims=claims)
+    assert {"clients_per_worker_sd", "prefork"} <= set(results[1].why.split())
+    assert results[1].verdict == "undecided"
+    assert claims[1] not in open_claims(claims, results)
+    assert claims[1] not in open_after(study(), values, claims)
+
+
 def test_claim_without_its_metric_is_not_testable_here_with_the_reason() -> None:
-    assert {"clients_per_worker_sd", "prefork"} <= set(verdict_of(blocks(COSTS), claim("H70")).why.split())
     reason = {"clients_per_worker_sd": "switched off"}
     found = verdict_of(blocks(COSTS), claim("H70"), unavailable=reason)
     assert found.verdict == "not testable here"
@@ -260,14 +275,14 @@ def test_support_is_not_corrected_for_the_contrasts() -> None:
 def test_holm_covers_the_claims_that_can_be_tested() -> None:
     values = blocks(COSTS)
     many = judge(study(), values, claims=[claim("H62"), claim("H63"), claim("H69"), claim("H70")])
-    assert [each.verdict for each in many] == ["supported", "supported", "undecided", "not testable here"]
+    assert [each.verdict for each in many] == ["supported", "supported", "undecided", "undecided"]
     assert many[0].why.endswith(f"(Holm's p {3 * 2 * 2**-11:.2g}, 3 claims)"), "H69 was never to be tested"
 
 
 def test_a_claim_that_the_run_left_without_data_stays_in_the_family() -> None:
     claims = [claim("H62", unmet=("pool",)), claim("H70"), claim("H63")]
     many = judge(study(), blocks(COSTS), claims=claims)
-    assert [each.verdict for each in many] == ["not testable here", "not testable here", "supported"]
+    assert [each.verdict for each in many] == ["not testable here", "undecided", "supported"]
     assert many[2].why.endswith(f"(Holm's p {2 * 2 * 2**-11:.2g}, 2 claims)")
 
 

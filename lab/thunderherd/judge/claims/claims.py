@@ -16,10 +16,11 @@ zero.
   one-sided tests (Schuirmann 1987): it is neither above nor below zero by as much as the margin. Any may be,
   so the smallest p is multiplied by their number. A contrast that is shown to be below zero, and not shown to
   lie inside its margin, refutes the claim all the same.
-- *Undecided*: none of these is shown; or the claims file says why this study cannot judge the claim; or the
-  size repeats runs without judging, or has only some parts of the study.
-- *Not testable here*: the conditions of the run differ from the claim's, the run lacks what the claim needs,
-  or this machine cannot run one of its contenders.
+- *Undecided*: none of these is shown; or trials of the run lack what the claim needs; or the claims file
+  says why this study cannot judge the claim; or the size repeats runs without judging, or has only some parts
+  of the study.
+- *Not testable here*: the conditions of the run differ from the claim's, or this machine does not offer what
+  the claim needs, or cannot run one of its contenders.
 
 Both directions are tested, so p is doubled. Holm's method runs over the claims that were to be tested by all
 that is known before the run. A claim that the run then leaves without data stays in that family. So among all
@@ -40,7 +41,15 @@ from functools import cached_property
 from thunderherd.claims.claim_file import Claim, load_claims
 from thunderherd.claims.contrast_tables import Contrast
 from thunderherd.judge.claims.blocks_needed import MOST, expected_blocks
-from thunderherd.judge.claims.contrasts import LOGARITHM, ContrastResult, all_lack, lacks, measure, units
+from thunderherd.judge.claims.contrasts import (
+    LOGARITHM,
+    ContrastResult,
+    all_lack,
+    is_out_of_reach,
+    lacks,
+    measure,
+    units,
+)
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Estimate
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.verdicts import holm
@@ -218,19 +227,25 @@ def judged_after(study: Study, values: Values, alpha: float | None = None) -> tu
 
 def open_claims(claims: Sequence[Claim], results: Sequence[ClaimResult]) -> list[Claim]:
     """Return the claims that more blocks may decide."""
-    return _open(claims, {each.id: each.verdict for each in results})
+    tests = {each.id: sum(one["kind"] == "test" for one in each.contrasts) for each in results}
+    measured = [claim for claim in claims if tests[claim.id] == len(claim.tests)]
+    return _open(claims, {each.id: each.verdict for each in results}, measured)
 
 
 def open_after(study: Study, values: Values, claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims that more blocks than these may decide, without the figures of a judgement."""
     verdicts, _, _ = _verdicts(study, values, None, claims, {}, {})
-    return _open(claims, {name: each.verdict for name, each in verdicts.items()})
+    measured = [claim for claim in claims if not all_lack(claim.tests, values, {})]
+    return _open(claims, {name: each.verdict for name, each in verdicts.items()}, measured)
 
 
-def _open(claims: Sequence[Claim], verdicts: Mapping[str, ClaimVerdict]) -> list[Claim]:
+def _open(
+    claims: Sequence[Claim], verdicts: Mapping[str, ClaimVerdict], measured: Sequence[Claim]
+) -> list[Claim]:
+    """Return the claims without a verdict, of those that the blocks have all figures of."""
     if any(claim.refuted_ends and verdicts[claim.id] == "refuted" for claim in claims):
         return []
-    return [claim for claim in claims if verdicts[claim.id] == "undecided" and claim.is_testable]
+    return [claim for claim in measured if verdicts[claim.id] == "undecided" and claim.is_testable]
 
 
 def contenders_of(claims: Sequence[Claim]) -> set[str]:
@@ -276,7 +291,11 @@ class _Case:
         """Return the verdict without a test and its reason, if something prevents a judgement."""
         if before := self.claim.obstacle():
             return before
-        return ("not testable here", "; ".join(self.missing)) if self.missing else None
+        if not self.missing:
+            return None
+        # What only some trials lack, another run may have.
+        never = any(is_out_of_reach(each, self.values, self.unavailable) for each in self.claim.tests)
+        return "not testable here" if never else "undecided", "; ".join(self.missing)
 
     @property
     def groups(self) -> list[list[ContrastResult]]:

@@ -153,16 +153,31 @@ def all_lack(needed: Iterable[Contrast], values: Values, unavailable: Mapping[st
     return [sentence.replace("{}", _few([*contenders])) for sentence, contenders in names.items()]
 
 
+def is_out_of_reach(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> bool:
+    """Return whether this machine does not offer a metric of a contrast, or the run gave up a contender."""
+    measured = {name for others in values.values() for name in others}
+    return bool(_withheld(needed, values, unavailable) or needed.contenders() - measured)
+
+
+def _withheld(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> list[str]:
+    """Return the metrics of a contrast that this machine does not offer."""
+    return [
+        metric
+        for metric in needed.metrics()
+        if metric in unavailable and needed.contenders() - set(values.get(metric, {}))
+    ]
+
+
 def _lacking(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> dict[str, list[str]]:
     """Return sentences about what is lacking, each with the contenders for its `{}`."""
     anything = {name for others in values.values() for name in others}
-    found: dict[str, list[str]] = {}
+    refused = _withheld(needed, values, unavailable)
+    found: dict[str, list[str]] = {
+        f"{metric} is unavailable: {unavailable[metric]}": [] for metric in refused
+    }
     for metric in needed.metrics():
         absent = sorted(needed.contenders() - set(values.get(metric, {})))
-        if absent and (reason := unavailable.get(metric)):
-            found[f"{metric} is unavailable: {reason}"] = []
-            absent = []
-        for name in absent:
+        for name in absent if metric not in refused else ():
             in_part = f"not every trial of {{}} has {metric}"
             found.setdefault(in_part if name in anything else "the run has no valid trials of {}", []).append(
                 name
