@@ -90,7 +90,7 @@ test-engine: compiled-tests
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
 test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, ignored tests of the engine, and tests marked thorough
-	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance --test engine -- --include-ignored
+	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --lib --test conformance --test engine -- --include-ignored
 	@$(NOTHING_IGNORED) $(PYTEST) -m thorough
 
 # pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.

@@ -4,9 +4,10 @@ import sys
 
 try:
     from thunderherd.cli.main import main
-except ImportError as error:
-    print(f"thunderherd: incomplete installation: {error}\nhint: install it again", file=sys.stderr)
-    # Status 1 would be a verdict of `gate`.
+# Whatever fails here, status 1 would be a verdict of `gate`.
+except Exception as error:
+    reason = f"{type(error).__name__}: {error}"
+    print(f"thunderherd: incomplete installation: {reason}\nhint: install it again", file=sys.stderr)
     sys.exit(128)
 
 main()

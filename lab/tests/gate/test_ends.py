@@ -110,6 +110,7 @@ def ends(here: Path) -> dict[str, tuple[str, ...]]:
         "a wrong option": (*pair(server(), server()), "--no-such-option", "3"),
         "no value": ("--base",),
         "a server without the other": ("--base", server()),
+        "a calibration with a head": ("--calibrate", "2", *pair(server(), server())),
         "an unknown metric": (*pair(server(), server()), "--metric", "speed"),
         "a budget that is too short": (*pair(server(), server()), *QUICK[:-2], "--budget", "1s"),
         "an unknown revision": ("--base-rev", "no-such-tag", "--serve", server()),
@@ -125,6 +126,44 @@ def test_failures_end_with_128(what: str, here: Path) -> None:
     ended = gate(here, *ends(here)[what])
     assert ended.returncode == 128, (ended.returncode, ended.stderr)
     assert "Traceback" not in ended.stderr and "thunderherd: " in ended.stderr
+
+
+def test_a_server_that_dies_later_ends_with_128(here: Path) -> None:
+    """The pilot starts head a few times; from then on it does not start."""
+    starts = "n=$(cat starts 2>/dev/null || echo 0); echo $((n + 1)) >starts; [ $n -lt 3 ]"
+    (here / "dies.sh").write_text(f"{starts} && exec {server().replace('{port}', '$1')}\nexit 3\n")
+    ended = gate(here, *pair(server(), "sh dies.sh {port}"), *QUICK)
+    assert int((here / "starts").read_text()) > 3
+    assert ended.returncode == 128, ended.stdout + ended.stderr
+    assert "sh dies.sh {port}" in ended.stderr and "Undecided" not in ended.stdout
+
+
+def test_a_server_that_never_answers_ends_with_128(here: Path) -> None:
+    (here / "mute.py").write_text(
+        SERVER.replace("        self.transport.write", "        0 and self.transport.write")
+    )
+    ended = gate(here, *pair(server(), f"{sys.executable} mute.py {{port}}"), *QUICK)
+    assert ended.returncode == 128, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_calibration_compares_base_with_itself(here: Path) -> None:
+    """Head of the repository is never built: its build fails."""
+    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
+    (here / "build").write_text("exit 0\n")
+    commit(here, "first")
+    subprocess.run([*GIT, "tag", "old"], cwd=here, check=True)
+    (here / "build").write_text("exit 1\n")
+    commit(here, "second")
+    revisions = ("--base-rev", "old", "--build", "sh build", "--serve", server())
+    for words in (revisions, ("--base", server())):
+        ended = gate(here, "--calibrate", "1", *words, *QUICK, "--margin", "50%", "--json")
+        assert ended.returncode == 0, ended.stderr
+        found = json.loads(ended.stdout)
+        assert (found["gates"], found["alarms"]) == (1, 0)
+        assert found["margins"] == {"server_cpu_per_request": 50}
+    (kept,) = (here / "cache/thunderherd/calibrations").iterdir()
+    assert json.loads(kept.read_text()) == found
 
 
 def test_a_port_in_use_ends_with_128(here: Path) -> None:
@@ -193,8 +232,9 @@ def test_a_fault_of_the_program_itself_ends_with_128(here: Path) -> None:
     assert ended.returncode == 128 and "a fault" in ended.stderr
 
 
-def test_an_incomplete_installation_ends_with_128(here: Path) -> None:
-    (here / "typer.py").write_text("raise ImportError('not installed')\n")
+@pytest.mark.parametrize("fault", ["raise ImportError('gone')", "raise MemoryError", "1 +"])
+def test_an_incomplete_installation_ends_with_128(fault: str, here: Path) -> None:
+    (here / "typer.py").write_text(f"{fault}\n")
     ended = gate(here, *pair(server(), server()), environment={"PYTHONPATH": str(here)})
     assert ended.returncode == 128 and "Traceback" not in ended.stderr, ended.stderr
     assert "incomplete installation" in ended.stderr

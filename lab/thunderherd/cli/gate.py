@@ -194,6 +194,8 @@ def gate(
             )
         )  # fmt: skip
     else:
+        if calibrate is not None:
+            head, head_rev = _no_head(base, head, base_rev, head_rev)
         pair, labels, folders = _servers(base, head, (base_rev, head_rev), build, serve, bisect=bisect)
         request = GateRequest(
             contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=workload,
@@ -325,6 +327,21 @@ def _write(
         print(line, file=sys.stderr if as_json else sys.stdout)
 
 
+def _no_head(
+    base: str | None, head: str | None, base_rev: str | None, head_rev: str | None
+) -> tuple[str | None, str | None]:
+    """Return head and its revision for a calibration: those of base. Raise `UserError` for another head."""
+    for option, text in (("--head", head), ("--head-rev", head_rev)):
+        if text is not None:
+            raise UserError(
+                f"{option} with --calibrate",
+                code="gate.head_of_calibration",
+                hint="leave it out: --calibrate runs base against itself",
+                where="gate",
+            )
+    return base, base_rev
+
+
 def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool) -> int:
     """Run gates of base with itself; print and keep how often they alarm."""
     from statistics import median
@@ -337,11 +354,10 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
     from thunderherd.toml.quantities import TIME, parse_quantity
 
     place = request.out or default_directory("gate-calibration")
-    contenders = (request.contenders[0], request.contenders[0])
     results: list[GateResult] = []
     machine = {}
     for number in range(1, gates + 1):
-        own = replace(request, contenders=contenders, out=place / f"{number}", seed=None)
+        own = replace(request, out=place / f"{number}", seed=None)
         found = run_gate(own)
         machine = load(found.directory).run.machine
         results.append(_result(found, power))

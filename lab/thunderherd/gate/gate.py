@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.gate.page import gate_so_far
-from thunderherd.gate.request import BASE, GateRequest, StudyGateRequest
+from thunderherd.gate.request import BASE, HEAD, GateRequest, StudyGateRequest
 from thunderherd.gate.study import (
     CLAIMS_FILE,
     GateStudies,
@@ -43,6 +43,8 @@ __all__ = ["GATE", "Gated", "gate", "gate_study"]
 GATE = "gate"
 """The stage with the verdicts."""
 USUAL_BUDGET = "3min"
+SERVER_FAILED = "; last: server "
+"""How the reason of a contender that was given up begins, if its server failed, and not the load."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +102,25 @@ def _ended(
     power: float,
     seed: int | None = None,
 ) -> Gated:
-    """Run the stage with the verdicts."""
+    """Run the stage with the verdicts. Raise `UserError` if base or head fails on the way."""
     study, claims = gated(tables, questions)
 
     def telling(found: SoFar) -> list[str]:
         return gate_so_far(found, questions, power)
 
     summary = stages.run(GATE, study, seed, {CLAIMS_FILE: claims}, telling)
+    names = {BASE: labels[0], HEAD: labels[1]}
+    for name, why in summary.trials.given_up.items():
+        if SERVER_FAILED not in why:
+            # A load that was late, for instance: the gate is undecided.
+            continue
+        label = names.get(name.partition("@")[0], name)
+        raise UserError(
+            f"{label} was given up: {why}",
+            code="gate.given_up",
+            hint=f"`thunderherd table {stages.directory / GATE}` shows its trials",
+            where="gate",
+        )
     return Gated(questions, summary, stages.directory / GATE, labels)
 
 
