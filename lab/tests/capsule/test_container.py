@@ -97,6 +97,12 @@ def _huge(files: dict[str, bytes]) -> None:
     files[MANIFEST] = json.dumps(manifest).encode()
 
 
+def _listed_twice(files: dict[str, bytes]) -> None:
+    manifest = json.loads(files[MANIFEST])
+    manifest["files"].append(manifest["files"][0])
+    files[MANIFEST] = json.dumps(manifest).encode()
+
+
 def _not_json(files: dict[str, bytes]) -> None:
     files[MANIFEST] = b"[" * 100_000
 
@@ -115,6 +121,7 @@ def _not_json(files: dict[str, bytes]) -> None:
         (_listed(".bashrc"), "capsule.unsafe_name"),
         (_listed("a\\..\\evil"), "capsule.unsafe_name"),
         (_listed("a\x1b[31m"), "capsule.unsafe_name"),
+        (_listed_twice, "capsule.altered"),
         (_huge, "capsule.too_large"),
         (_not_json, "capsule.other_version"),
         (lambda files: files.pop(MANIFEST) and None, "capsule.no_manifest"),
@@ -157,6 +164,17 @@ def test_a_link_is_unpacked_as_a_plain_file(capsule: Path, tmp_path: Path) -> No
         archive.writestr(info, target)
     unpack(capsule, tmp_path / "out")
     assert not (tmp_path / "out/link").is_symlink() and (tmp_path / "out/link").read_bytes() == target
+
+
+@pytest.mark.parametrize("way", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_only_what_pack_writes_is_unpacked(way: int, capsule: Path, tmp_path: Path) -> None:
+    """Another compression may take more memory than it says, and fail in other ways."""
+    other = tmp_path / "other.thd"
+    with zipfile.ZipFile(capsule) as source, zipfile.ZipFile(other, "w", way) as target:
+        for each in source.infolist():
+            target.writestr(each.filename, source.read(each))
+    (problem,) = refused(unpack, other, tmp_path / "out")
+    assert problem.code == "capsule.altered"
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + b"\0" * 40])

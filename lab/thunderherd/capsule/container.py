@@ -36,6 +36,7 @@ NAME = re.compile(r"[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*(/[A-Za-z0-9_+=,@%-][
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the archive, so that the same run gives the same capsule."""
 CHUNK = 1 << 20
+COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
     ValueError,
@@ -108,6 +109,7 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
             manifest = _manifest(archive, capsule)
             expected = {each.path: each for each in manifest.files}
             _check_names(archive, expected, capsule)
+            _check_form(archive, manifest, capsule)
             for each in manifest.files:
                 _extract(archive, each, directory / each.path, capsule)
     except DAMAGED as error:
@@ -164,6 +166,16 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
             "capsule.altered",
             "do not use this capsule",
         )
+
+
+def _check_form(archive: zipfile.ZipFile, manifest: Manifest, capsule: Path) -> None:
+    """Refuse what `pack` never writes: a file that is listed twice, or compressed in another way."""
+    paths = [each.path for each in manifest.files]
+    twice = sorted({path for path in paths if paths.count(path) > 1})
+    other = [each.filename for each in archive.infolist() if each.compress_type not in COMPRESSED]
+    if twice or other:
+        said = f"{twice[0]} is listed twice" if twice else f"{other[0]} is compressed in another way"
+        raise _refused(capsule, said, "capsule.altered", "do not use this capsule")
 
 
 def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule: Path) -> None:

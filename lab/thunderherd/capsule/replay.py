@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thunderherd.capsule.verdicts import Compared, compared, named_verdicts
+from thunderherd.capsule.verdicts import Compared, compared, named_figures, named_verdicts
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.open_claims import for_claims
 from thunderherd.judge.summary.summarise import summarise
@@ -39,7 +39,7 @@ def _named(path: Path) -> str | None:
 
 
 def recomputed(directory: Path) -> tuple[SavedRun, list[Compared]]:
-    """Return an unpacked run, and its kept verdicts beside those computed again from its trials."""
+    """Return an unpacked run, and its verdicts and figures beside those computed again from its trials."""
     saved = load(directory)
     if saved.summary is None:
         raise UserError(
@@ -47,7 +47,8 @@ def recomputed(directory: Path) -> tuple[SavedRun, list[Compared]]:
         )
     study = _as_recorded(directory, saved)
     summary = summarise(study, list(saved.trials), saved.run.machine, seed=saved.run.seed)
-    return saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
+    before, now = ({**named_verdicts(each), **named_figures(each)} for each in (saved.summary, summary))
+    return saved, compared(before, now)
 
 
 def _as_recorded(directory: Path, saved: SavedRun) -> Study:

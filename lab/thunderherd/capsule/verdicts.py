@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import words_of
 
-__all__ = ["Compared", "compared", "named_verdicts"]
+__all__ = ["Compared", "compared", "named_figures", "named_verdicts"]
 
 UNDECIDED = ("undecided", "not testable here")
 
@@ -39,6 +39,25 @@ def named_verdicts(summary: Summary) -> dict[str, str]:
     for claim in summary.claims:
         found[f"{claim.id} {claim.statement}"] = claim.verdict
     return found
+
+
+def named_figures(summary: Summary) -> dict[str, str]:
+    """Return the figures behind the verdicts, each with its interval to six digits, by a name for people."""
+    found: dict[str, str] = {}
+    for each in summary.contenders:
+        for metric, estimate in each.metrics.items():
+            found[f"{each.name}, {words_of(metric)}"] = _digits(estimate.value, estimate.low, estimate.high)
+    for pair in summary.family:
+        ratio = _digits(pair.ratio, pair.low, pair.high)
+        found[f"ratio of {pair.a} and {pair.b}, {words_of(pair.metric)}"] = ratio
+    for claim in summary.claims:
+        for one in claim.contrasts:
+            found[f"{claim.id} {one['label']}"] = _digits(one["value"], one["low"], one["high"])
+    return found
+
+
+def _digits(*values: float | None) -> str:
+    return " ".join("none" if value is None else f"{value:.6g}" for value in values)
 
 
 def compared(before: Mapping[str, str], now: Mapping[str, str]) -> list[Compared]:

@@ -12,6 +12,7 @@ import typer
 
 from thunderherd.cli.options import AsJson, Out, ResultsDirectory, check_output, command_line
 from thunderherd.errors import UserError
+from thunderherd.text.figures import printable
 
 if TYPE_CHECKING:
     from thunderherd.capsule.verdicts import Compared
@@ -63,9 +64,10 @@ def replay(
     ] = False,
     out: Out = None,
 ) -> int:
-    """Check a capsule: compute its verdicts again from its trials.
+    """Check a capsule: compute its figures again from its trials.
 
-    With --measure, run its study here and compare the verdicts. The exit status is 1 if a verdict differs.
+    With --measure, run its study here and compare: whether its verdicts are reproduced, in the ACM's words.
+    To replicate them is to measure without the capsule. The exit status is 1 if something differs.
     """
     from thunderherd.capsule.replay import measured_again, recomputed
     from thunderherd.records.directory import default_directory, load
@@ -82,10 +84,12 @@ def replay(
         assert saved.summary is not None
         differing = [each for each in again if each.before != each.now]
         print(
-            f"{saved.summary.study.name}, seed {saved.run.seed}: {len(again)} verdicts computed again from "
-            f"{len(saved.trials)} trials, {len(differing)} differ"
+            f"{printable(saved.summary.study.name)}, seed {saved.run.seed}: {len(again)} verdicts and "
+            f"figures computed again from {len(saved.trials)} trials, {len(differing)} differ"
         )
-        _print_verdicts(differing)
+        _print_verdicts(differing[:MOST_DIFFERENCES])
+        if len(differing) > MOST_DIFFERENCES:
+            print(f"  and {len(differing) - MOST_DIFFERENCES} more")
         if not measure:
             return FAILED if differing else 0
         here = out or default_directory(f"replay-{saved.summary.study.name}")
@@ -93,7 +97,7 @@ def replay(
         _print_verdicts(found)
         counts = {name: sum(each.outcome == name for each in found) for name in OUTCOMES}
         print(
-            f"Measured again: {counts['held']} of {len(found)} verdicts held, "
+            f"Reproduced with the study of the capsule: {counts['held']} of {len(found)} verdicts held, "
             f"{counts['did not hold']} did not, {counts['undecided']} are undecided in one run"
         )
         _print_machines(saved, load(here))
@@ -114,7 +118,7 @@ def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
         settings = differences(runs[0].run.study, runs[1].run.study)
         print(f"Settings: {len(settings) or 'no'} differences")
         for line in settings[:MOST_DIFFERENCES]:
-            print(f"  {line}")
+            print(f"  {printable(line)}")
         if len(settings) > MOST_DIFFERENCES:
             print(f"  and {len(settings) - MOST_DIFFERENCES} more")
         _print_machines(*runs)

@@ -52,9 +52,10 @@ class Followed:
         self.seed = info.seed
         try:
             self.study = Study.model_validate(_completed(info.study, info.overrides))
-        except ValidationError as error:
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            number = f" ({error.error_count()} differences)" if isinstance(error, ValidationError) else ""
             raise UserError(
-                f"another version of Thunderherd wrote this study ({error.error_count()} differences)",
+                f"another version of Thunderherd wrote this study{number}",
                 code="results.other_version",
                 hint="watch it with the version of Thunderherd that runs it",
                 where=str(self.path),

@@ -310,7 +310,7 @@ class Contender(_Resolved):
     metric: str
     better: Better
     scale: str | None = None
-    divided_by: dict[str, int] = Field(default={}, exclude=True)
+    divided_by: dict[str, int] = Field(default={}, exclude_if=lambda factors: not factors)
     queueing_bound: float | None = None
     at_least: dict[str, float] = {}
     calls: bool = Field(default=True, exclude=True)
