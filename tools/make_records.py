@@ -78,6 +78,8 @@ def main(arguments: list[str]) -> int:
     parts = given.parts or ([] if given.directories else [*STUDIES, SYSTEM_CALLS])
     if unknown := [part for part in parts if part not in (*STUDIES, SYSTEM_CALLS)]:
         parser.error(f"unknown part {', '.join(unknown)}; choose from {', '.join((*STUDIES, SYSTEM_CALLS))}")
+    if given.again and not given.directories:
+        parser.error("--again needs --from DIR")
     if not DATE.fullmatch(given.date):
         parser.error(f"--date {given.date} is not a day such as {date.today().isoformat()}")
     failed = 0

@@ -173,6 +173,10 @@ def test_only_what_pack_writes_is_unpacked(way: int, capsule: Path, tmp_path: Pa
     with zipfile.ZipFile(capsule) as source, zipfile.ZipFile(other, "w", way) as target:
         for each in source.infolist():
             target.writestr(each.filename, source.read(each))
+    # Damaged, too: it is refused before it is read.
+    content = bytearray(other.read_bytes())
+    content[40:60] = bytes(20)
+    other.write_bytes(content)
     (problem,) = refused(unpack, other, tmp_path / "out")
     assert problem.code == "capsule.altered"
 

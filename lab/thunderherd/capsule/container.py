@@ -106,10 +106,12 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
         raise _refused(capsule, what, "capsule.no_file", "give a file that `thunderherd capsule` wrote")
     try:
         with zipfile.ZipFile(capsule) as archive:
+            _check_compression(archive, capsule)
             manifest = _manifest(archive, capsule)
             expected = {each.path: each for each in manifest.files}
+            if len(expected) < len(manifest.files):
+                raise _refused(capsule, "it lists a file twice", "capsule.altered", "do not use this capsule")
             _check_names(archive, expected, capsule)
-            _check_form(archive, manifest, capsule)
             for each in manifest.files:
                 _extract(archive, each, directory / each.path, capsule)
     except DAMAGED as error:
@@ -168,14 +170,13 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
         )
 
 
-def _check_form(archive: zipfile.ZipFile, manifest: Manifest, capsule: Path) -> None:
-    """Refuse what `pack` never writes: a file that is listed twice, or compressed in another way."""
-    paths = [each.path for each in manifest.files]
-    twice = sorted({path for path in paths if paths.count(path) > 1})
-    other = [each.filename for each in archive.infolist() if each.compress_type not in COMPRESSED]
-    if twice or other:
-        said = f"{twice[0]} is listed twice" if twice else f"{other[0]} is compressed in another way"
-        raise _refused(capsule, said, "capsule.altered", "do not use this capsule")
+def _check_compression(archive: zipfile.ZipFile, capsule: Path) -> None:
+    """Refuse a compression that `pack` does not use, before anything is read: each fails in ways of its own."""
+    for each in archive.infolist():
+        if each.compress_type not in COMPRESSED:
+            raise _refused(
+                capsule, "it is compressed in another way", "capsule.altered", "do not use this capsule"
+            )
 
 
 def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule: Path) -> None:
