@@ -338,3 +338,17 @@ def test_record_of_another_form_is_refused_with_the_command_to_rebuild_it(tmp_pa
     (problem,) = refused(kept_studies, tmp_path)
     assert (problem.code, problem.where) == ("records.invalid_figures", str(file))
     assert "make records PARTS=x" in problem.hint
+
+
+@pytest.mark.thorough
+def test_a_record_that_is_judged_again_says_so_and_keeps_its_verdicts(tmp_path: Path) -> None:
+    kept = next(each for each in KEPT if each.figures.study == "erss-hw4")
+    with tarfile.open(ROOT / kept.folder / ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (run,) = [path.parent for path in tmp_path.rglob("run.json")]
+    make_records.judge_again(run, "2026-01-02")
+    summary = json.loads((run / "summary.json").read_text())
+    assert {each["id"]: each["verdict"] for each in summary["claims"]} == {
+        each.id: each.verdict for each in kept.figures.claims
+    }
+    assert "judged again on 2026-01-02" in summary["study"]["notes"][-1]

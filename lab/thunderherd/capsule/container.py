@@ -171,7 +171,7 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
 
 
 def _check_compression(archive: zipfile.ZipFile, capsule: Path) -> None:
-    """Refuse a compression that `pack` does not use, before anything is read: each fails in ways of its own."""
+    """Refuse a compression that `pack` does not use before anything is read: each has faults of its own."""
     for each in archive.infolist():
         if each.compress_type not in COMPRESSED:
             raise _refused(
