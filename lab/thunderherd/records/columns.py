@@ -38,14 +38,17 @@ _FIRST = (
     Column("workload", "text", "", "the workload, which is the protocol"),
     Column("block", "whole", "", "number of the block, from 1; each block has one trial of each contender"),
     Column("position", "whole", "", "position in the order of the block, from 1"),
-    Column("attempt", "whole", "", "1, or 2 for the repetition of an invalid trial"),
+    Column("attempt", "whole", "", "1, or 2 for the repetition of an invalid or noisy trial"),
     Column("seed", "whole", "", "seed of the order of trials"),
     Column("started", "text", "", "start of the trial, local time with offset (ISO 8601)"),
     Column("wall_seconds", "real", "s", "duration of the whole trial, including set-up and warm-up"),
     Column("valid", "true or false", "", "whether the trial is valid"),
     Column("invalid_reasons", "text", "", "why the trial is invalid; empty if it is valid"),
     Column(
-        "used", "true or false", "", "whether the figures of the run use it: valid, and in an accepted block"
+        "used",
+        "true or false",
+        "",
+        "whether the figures of the run use it: valid, in an accepted block, and not repeated",
     ),
     Column(
         "trial", "text", "", "window: measured between two snapshots; whole_life: measured from exec to exit"

@@ -432,8 +432,8 @@ class SavedRun:
     def frame(self) -> polars.DataFrame:
         """One row per trial, invalid ones included, in the order in which they ran. Times in seconds.
 
-        `used` is whether the figures rest on the trial: valid, and in an accepted block (null without a
-        summary).
+        `used` is whether the figures rest on the trial: valid, in an accepted block, and not repeated (null
+        without a summary).
         """
         import polars
 
@@ -457,6 +457,11 @@ class SavedRun:
     def _contenders(self) -> dict[str, dict[str, Any]]:
         return {contender["name"]: contender for contender in self.run.study.get("contenders", [])}
 
+    @cached_property
+    def _last_valid(self) -> dict[tuple[int, str], int]:
+        """The last valid attempt of each contender in each block."""
+        return {(trial.block, trial.contender): trial.attempt for trial in self.trials if trial.valid}
+
     def _row(self, trial: TrialRecord) -> dict[str, Any]:
         contender = self._contenders.get(trial.contender, {})
         accepted = self.summary.trials.accepted_blocks if self.summary else None
@@ -471,7 +476,8 @@ class SavedRun:
             )
         }  # fmt: skip
         row["invalid_reasons"] = "; ".join(trial.invalid_reasons) or None
-        row["used"] = None if accepted is None else trial.valid and trial.block in accepted
+        counts = trial.valid and trial.attempt == self._last_valid[trial.block, trial.contender]
+        row["used"] = None if accepted is None else counts and trial.block in accepted
         if trial.noise is not None:
             row |= {
                 name: getattr(trial.noise, name)

@@ -467,9 +467,11 @@ class QuestionSummary(Record):
 class TrialCounts(Record):
     """The number of trials by outcome. The three counts add up to all trials on disk."""
 
-    valid: int = Field(description="valid trials, without those of rejected blocks")
+    valid: int = Field(description="valid trials, without those rejected for outside noise")
     invalid: int = Field(description="invalid trials")
-    rejected: int = Field(description="valid trials of blocks that were rejected for outside noise")
+    rejected: int = Field(
+        description="valid trials rejected for outside noise: those of rejected blocks, and those repeated"
+    )
     invalid_reasons: dict[str, int] = Field(
         description="by contender and reason, the number of invalid trials"
     )

@@ -69,7 +69,7 @@ class TrialRecord(Record):
     contender: str = Field(description="name of the contender; at a point of a sweep, BASE@SWEEP=POINT")
     block: int = Field(description="number of the block, from 1")
     position: int = Field(description="position in the order of the block, from 1")
-    attempt: int = Field(default=1, description="1, or 2 for the repetition of an invalid trial")
+    attempt: int = Field(default=1, description="1, or 2 for the repetition of an invalid or noisy trial")
     seed: int = Field(description="seed of the order of trials")
     started: str = Field(description="start of the trial, local time with offset (ISO 8601)")
     wall_seconds: float = Field(

@@ -88,18 +88,20 @@ def next_in_block(
 ) -> Next | None:
     """Return the next trial of a block, which does without `settled`; None if the block is finished.
 
-    First the trials that are missing, in the order of the block, then one repetition of each invalid trial.
+    First the trials that are missing, in the order of the block, then one repetition of each invalid trial, and
+    of each noisy one if they are few.
     """
     blocks = blocks_of(trials)
     block = next((each for each in blocks if each.number == number), Block(number))
     order = block_order([each.name for each in study.contenders], seed, number)
     lost = given_up(study, blocks)
+    noisy = block.noisy(study.noise)
     for attempt in range(1, ATTEMPTS + 1):
         for position, name in enumerate(order, start=1):
             if (
                 name not in lost
                 and name not in settled
-                and not block.succeeded(name)
+                and (name in noisy or not block.succeeded(name))
                 and block.attempts(name) < attempt
             ):
                 return Next(name, position, attempt)

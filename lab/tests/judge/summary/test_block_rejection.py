@@ -18,7 +18,7 @@ from thunderherd.judge.summary.block_rejection import (
     select,
 )
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.plan import plan
+from thunderherd.run.plan import Next, next_in_block, plan
 from thunderherd.study.loading import Look, Study
 
 NAMES = ["iterative", "fork_per_client", "prefork"]
@@ -226,6 +226,70 @@ def test_a_block_in_progress_does_not_count(small_study: Study) -> None:
     trials = trials_of(small_study, [0.0] * 10)[:-1]
     assert select(small_study, trials).accepted == tuple(range(1, 10))
     assert [block.number for block in blocks_of(trials)] == list(range(1, 11))
+
+
+def attempts(study: Study, *made: tuple[str, float, bool]) -> list[TrialRecord]:
+    """The trials of block 1: name, share used by others, and whether it is valid, in the order they ran."""
+    found: list[TrialRecord] = []
+    for name, foreign, valid in made:
+        attempt = 1 + sum(each.contender == name for each in found)
+        found.append(made_trial(study, name, 1, foreign=foreign, valid=valid, attempt=attempt))
+    return found
+
+
+QUIET, NOISY = 0.0, 0.5
+
+
+def test_a_noisy_trial_is_repeated_once_at_the_end_of_its_block(small_study: Study) -> None:
+    study = strict(small_study)
+    first = [("fork_per_client", NOISY, True), ("iterative", QUIET, True), ("prefork", QUIET, True)]
+    repeated = next_in_block(study, 1, 1, attempts(study, *first))
+    assert repeated is not None and (repeated.contender, repeated.attempt) == ("fork_per_client", 2)
+    quiet = attempts(study, *first, ("fork_per_client", QUIET, True))
+    assert next_in_block(study, 1, 1, quiet) is None
+    assert select(study, quiet).accepted == (1,)
+    # The repetition is not repeated, and it counts even if it is the noisier one.
+    noisy = attempts(study, *first[1:], ("fork_per_client", 0.2, True), ("fork_per_client", NOISY, True))
+    assert next_in_block(study, 1, 1, noisy) is None
+    (block,) = blocks_of(noisy)
+    assert block.trials["fork_per_client"].attempt == 2 and select(study, noisy).accepted == ()
+
+
+def test_a_noisy_trial_counts_if_its_repetition_is_invalid(small_study: Study) -> None:
+    study = strict(small_study)
+    first = [("fork_per_client", NOISY, True), ("iterative", QUIET, True), ("prefork", QUIET, True)]
+    trials = attempts(study, *first, ("fork_per_client", QUIET, False))
+    (block,) = blocks_of(trials)
+    assert next_in_block(study, 1, 1, trials) is None
+    assert block.trials["fork_per_client"].attempt == 1 and block.is_complete(NAMES)
+
+
+def test_trials_are_not_repeated_if_many_of_a_block_are_noisy(small_study: Study) -> None:
+    study = strict(small_study)
+    trials = attempts(
+        study, ("fork_per_client", NOISY, True), ("iterative", NOISY, True), ("prefork", QUIET, True)
+    )
+    assert next_in_block(study, 1, 1, trials) is None
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(outcomes=st.lists(st.tuples(st.sampled_from([QUIET, NOISY]), st.booleans()), min_size=6, max_size=6))
+def test_a_block_ends_after_two_attempts_of_each_at_most(
+    small_study: Study, outcomes: list[tuple[float, bool]]
+) -> None:
+    """Whatever noise and faults there are."""
+    study, trials, planned = strict(small_study), list[TrialRecord](), list[Next]()
+    for foreign, valid in outcomes:
+        following = next_in_block(study, 1, 1, trials)
+        if following is None:
+            break
+        planned.append(following)
+        name, attempt = following.contender, following.attempt
+        trials.append(made_trial(study, name, 1, foreign=foreign, valid=valid, attempt=attempt))
+    assert next_in_block(study, 1, 1, trials) is None
+    assert len({(each.contender, each.attempt) for each in planned}) == len(planned)
+    (block,) = blocks_of(trials)
+    assert block.is_finished(NAMES)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -115,6 +115,19 @@ def test_unfinished_run_decides_nothing(small_study: Study) -> None:
         assert contender(found, "prefork").letters == ("" if blocks == 0 else "a")
 
 
+def test_a_repeated_noisy_trial_has_no_figure(small_study: Study) -> None:
+    study = small_study.model_copy(update={"noise": small_study.noise.model_copy(update={"foreign": "10%"})})
+    quiet = trials_of(study, 10)
+    again = [each for each in quiet if (each.block, each.contender) == (3, "prefork")]
+    noisy = made_trial(study, "prefork", 3, cost=1.0, foreign=0.5)
+    others = [each for each in quiet if each not in again]
+    both = [*others, noisy, *(each.model_copy(update={"attempt": 2}) for each in again)]
+    found, expected = (summarise(study, each, {}, seed=1) for each in (both, quiet))
+    assert [each.metrics for each in found.contenders] == [each.metrics for each in expected.contenders]
+    assert (found.trials.valid, found.trials.invalid, found.trials.rejected) == (30, 0, 1)
+    assert found.trials.rejected_blocks == []
+
+
 def test_rejected_blocks_are_kept_in_the_other_analysis(small_study: Study) -> None:
     noise = small_study.noise.model_copy(update={"foreign": "10%"})
     study = small_study.model_copy(update={"noise": noise})

@@ -5,8 +5,9 @@ takes the first such blocks. Further blocks replace those that noise rejected, u
 rejections. Then the least noisy of the rejected are taken after all, and the summary says so. A block is
 never rejected for its outcome.
 
-An invalid trial is repeated once, at the end of its block. If it stays invalid, the block is incomplete and
-is replaced like a noisy one. A contender that keeps failing would leave no complete block: it is given up,
+An invalid trial is repeated once, at the end of its block, and so are noisy ones if they are few. Of two valid
+attempts the later one counts. If a trial stays invalid, the block is incomplete and is replaced like a noisy
+one. A contender that keeps failing would leave no complete block: it is given up,
 and the others go on without it. The blocks that it spoilt then count for them, but in further looks only. A
 look that was reached keeps its blocks.
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from thunderherd.study.loading import Look, Study
 
 ATTEMPTS = 2
-"""The attempts of a trial in its block before the block is incomplete."""
+"""The most attempts of a trial in its block."""
+FEW_NOISY = 0.25
+"""The largest share of a block's trials, at least one, that is repeated for noise. More are not worth the time."""
 EXTENSION = 1.25
 """The factor on a time budget before the first look."""
 GIVE_UP_BLOCKS = 3
@@ -43,16 +46,38 @@ GIVE_UP_SHARE = 0.25
 
 @dataclass
 class Block:
-    """The trials of one block: the last attempt of each contender."""
+    """The trials of one block that count: the last valid attempt of each contender, or its last one."""
 
     number: int
     trials: dict[str, TrialRecord] = field(default_factory=dict)
+    tried: dict[str, int] = field(default_factory=dict)
+    """The number of attempts of each contender."""
     wall_seconds: float = 0.0
     """The time of its trials, repeated ones included."""
 
+    def add(self, trial: TrialRecord) -> None:
+        """Add an attempt."""
+        self.wall_seconds += trial.wall_seconds
+        name = trial.contender
+        self.tried[name] = max(trial.attempt, self.attempts(name))
+        if name not in self.trials or (trial.valid, trial.attempt) >= (
+            self.trials[name].valid,
+            self.trials[name].attempt,
+        ):
+            self.trials[name] = trial
+
     def attempts(self, contender: str) -> int:
         """Return the contender's number of attempts in this block."""
-        return self.trials[contender].attempt if contender in self.trials else 0
+        return self.tried.get(contender, 0)
+
+    def noisy(self, limits: noise.NoiseLimits) -> list[str]:
+        """Return the contenders whose trials are noisier than allowed, if they are few."""
+        found = [
+            name
+            for name, trial in self.trials.items()
+            if trial.noise is not None and noise.loudness(trial.noise, limits) > 1
+        ]
+        return found if len(found) <= max(1, FEW_NOISY * len(self.trials)) else []
 
     def is_finished(self, contenders: Iterable[str]) -> bool:
         """Return whether nothing is left to run in it."""
@@ -116,10 +141,7 @@ def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
     """Return the blocks that were begun, by number."""
     found: dict[int, Block] = {}
     for trial in trials:
-        block = found.setdefault(trial.block, Block(trial.block))
-        block.wall_seconds += trial.wall_seconds
-        if trial.attempt >= block.attempts(trial.contender):
-            block.trials[trial.contender] = trial
+        found.setdefault(trial.block, Block(trial.block)).add(trial)
     return [found[number] for number in sorted(found)]
 
 

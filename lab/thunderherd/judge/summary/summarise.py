@@ -450,7 +450,7 @@ def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection)
     counted = set(selection.counted())
     bases = {contender.name: contender.base for contender in study.contenders}
     every, late = Counter[str](), Counter[str]()
-    for trial in trials:
+    for trial in (trial for block in blocks_of(trials) for trial in block.trials.values()):
         if trial.valid and trial.block in counted:
             every[bases[trial.contender]] += 1
             late[bases[trial.contender]] += bool(read_late(trial))
@@ -466,13 +466,18 @@ def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:
         if not trial.valid
     )
     valid = [trial for trial in trials if trial.valid]
-    rejected = [trial for trial in valid if trial.block in selection.rejected]
+    kept = sum(
+        trial.valid
+        for block in blocks_of(trials)
+        if block.number not in selection.rejected
+        for trial in block.trials.values()
+    )
     foreign = [trial.noise.foreign_share for trial in trials if trial.noise is not None]
     return TrialCounts(
         foreign_share=median(foreign) if foreign else None,
-        valid=len(valid) - len(rejected),
+        valid=kept,
         invalid=len(trials) - len(valid),
-        rejected=len(rejected),
+        rejected=len(valid) - kept,
         invalid_reasons=dict(reasons),
         accepted_blocks=list(selection.accepted),
         rejected_blocks=list(selection.rejected),
