@@ -174,6 +174,19 @@ def test_the_command_says_so_before_its_first_block(
     assert [line.split()[0] for line in lines[:first] if " needs about " in line] == ["T1", "T2", "T3"]
 
 
+def test_a_run_without_trials_says_nothing_of_the_claims(
+    decided: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for each in ("run.json", "summary.json"):
+        (tmp_path / "empty" / each).write_bytes((decided[0] / each).read_bytes())
+    command = [sys.executable, "-m", "thunderherd", "claims", str(decided[0].parent / "deciding.toml")]
+    more = [str(tmp_path / "empty"), "--decide", "--out", str(tmp_path / "again")]
+    ended = subprocess.run([*command, *more], capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 2 and "claims.no_trials" in ended.stderr
+    assert not (tmp_path / "again").exists()
+
+
 @pytest.mark.parametrize(
     ("typed", "code"),
     [

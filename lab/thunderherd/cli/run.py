@@ -186,6 +186,13 @@ def _print_expected(study: Study, earlier: Path) -> None:
     from thunderherd.show.sentences.claims_so_far import claims_expected
 
     trials = load(earlier).trials
+    if not trials:
+        raise UserError(
+            "the run has no trials, so nothing is known of its spread",
+            code="claims.no_trials",
+            hint="give the directory of a run with its trials.jsonl, or leave it out",
+            where=str(earlier),
+        )
     times: dict[str, list[float]] = {}
     for trial in trials:
         times.setdefault(trial.contender, []).append(trial.wall_seconds)

@@ -67,7 +67,8 @@ def claims_expected(
         lines.append(f"  {claim.id} needs {several}{ends} ({time})")
         blocks_with |= {name: max(blocks, blocks_with.get(name, 0)) for name in names}
     in_all = sum(blocks * seconds.get(name, 0.0) for name, blocks in blocks_with.items())
-    lines.append(f"  all {len(open_ones)} together: about {duration(in_all)}")
+    if open_ones:
+        lines.append(f"  all {len(open_ones)} together: about {duration(in_all)}")
     known = {claim.id for claim in open_ones}
     if others := [each.id for each in results if each.id not in known]:
         lines.append(f"  nothing is known of {listed(others)}: the run lacks what they need")
