@@ -66,7 +66,7 @@ FORM = 1
 CLAIMS_SIZE = "claims"
 """The size of a study that goes on until its claims are decided."""
 
-MOST_BYTES = 2560 * 1024
+MOST_BYTES = 4 << 20
 """The largest size of an archive. Files that would exceed it are left out, and the README names them."""
 
 ALWAYS = (RUN, SUMMARY, LIMITS)
