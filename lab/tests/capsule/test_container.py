@@ -147,6 +147,28 @@ def test_a_content_that_unpacks_to_more_than_it_says_is_not_read_on(capsule: Pat
     assert (tmp_path / "out/trials.jsonl").stat().st_size <= 5000
 
 
+def test_what_nobody_could_unpack_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "LARGEST_TEXT", 10)
+    (problem,) = refused(made, tmp_path / "source", tmp_path / "run.thd", FILES)
+    assert problem.code == "capsule.too_large" and not (tmp_path / "run.thd").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_refused"), [(b"x" * 5001, True), (b"x" * 3000 + b"\n" + b"x" * 3000, False)]
+)
+def test_a_line_that_would_fill_the_memory_is_refused(
+    lines: bytes, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capsule = made(tmp_path / "source", tmp_path / "run.thd", FILES | {"trials.jsonl": lines})
+    monkeypatch.setattr(container, "LARGEST_TEXT", 5000)
+    monkeypatch.setattr(container, "CHUNK", 1000)
+    if not is_refused:
+        unpack(capsule, tmp_path / "out")
+        return
+    (problem,) = refused(unpack, capsule, tmp_path / "out")
+    assert problem.code == "capsule.too_large"
+
+
 def test_a_link_is_unpacked_as_a_plain_file(capsule: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     target = str(tmp_path / "secret").encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,7 @@ import pytest
 from made.small_studies import head
 
 from thunderherd.capsule.container import Manifest, pack, unpack
-from thunderherd.capsule.machines import machine_differences
+from thunderherd.capsule.machines import changes, machine_differences
 from thunderherd.capsule.replay import recomputed
 from thunderherd.claims.claim_file import load_claims
 from thunderherd.engine.client import catalogue
@@ -76,6 +77,17 @@ def test_it_is_a_zip_archive_of_some_kilobytes(packed: Path) -> None:
     assert {"run.json", "trials.jsonl", "summary.json", "study/packed.toml", "study/claims.toml"} <= names
     assert (packed / "run.thd").stat().st_size < 1_000_000
     assert manifest["study"] == "packed" and manifest["engine"]["sha256"]
+    assert {"rustc", "profile", "target", "flags"} <= {*manifest["engine"]["build"]}
+
+
+def test_a_link_is_not_packed(packed: Path, tmp_path: Path) -> None:
+    """It may lead to a file that is nobody else's business."""
+    shutil.copytree(packed / "mine", tmp_path / "mine")
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "mine/study/more.toml").symlink_to(tmp_path / "secret")
+    assert thunderherd(tmp_path, "capsule", "mine", "-o", "run.thd").returncode == 0
+    with zipfile.ZipFile(tmp_path / "run.thd") as archive:
+        assert "study/packed.toml" in archive.namelist() and "study/more.toml" not in archive.namelist()
 
 
 def test_every_verdict_is_computed_again(packed: Path, tmp_path: Path) -> None:
@@ -167,6 +179,7 @@ def test_differences_of_machines_are_sorted_by_what_matters() -> None:
     names = [name for name, _, _ in machine_differences(there, here)]
     assert names == ["engine.sha256", "cpu.model", "sysctls.net.a", "libc", "cpu.cache"]
     assert machine_differences(there, there) == []
+    assert changes(there, here) == ["engine.sha256 was 1, and is 2", "cpu.model was a, and is b"]
 
 
 @pytest.mark.parametrize("name", ["unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +50,23 @@ def test_machine_without_proc_and_sys_is_described(monkeypatch: pytest.MonkeyPat
     assert found["unavailable"]["compiler.rustc"]
     assert found["unavailable"]["sysctls.net.core.somaxconn"].endswith("proc/sys/net/core/somaxconn")
     assert found["cpu"]["model"] is None
+
+
+def test_offloads_are_those_that_ethtool_shows() -> None:
+    found = description.describe()["loopback_offloads"]
+    assert all(isinstance(each, bool) for each in found.values())
+    if shutil.which("ethtool") is None:
+        pytest.skip("no ethtool to compare with")
+    shown = subprocess.run(["ethtool", "-k", "lo"], capture_output=True, text=True, check=True).stdout
+    names = {
+        "rx_checksumming": "rx-checksumming",
+        "tx_checksumming": "tx-checksumming",
+        "scatter_gather": "scatter-gather",
+        "tcp_segmentation": "tcp-segmentation-offload",
+        "generic_segmentation": "generic-segmentation-offload",
+        "generic_receive": "generic-receive-offload",
+    }
+    assert found == {name: f"\n{theirs}: on" in shown for name, theirs in names.items()}
 
 
 def test_engine_is_described_by_path_version_and_checksum(fake_engine: object) -> None:

@@ -30,6 +30,12 @@ MANIFEST = "manifest.json"
 SUFFIX = ".thd"
 MOST_FILES, MOST_BYTES = 2_000, 1 << 30
 """The most files of a capsule, and the most bytes of all of them unpacked."""
+LARGEST_TEXT = 32 << 20
+"""The most bytes of a text that is read at once: a line of a file of lines, or any other file of the run.
+
+A hostile text of JSON takes some 13 times its size in memory.
+"""
+LINES, AT_ONCE = ".jsonl", (".json", ".toml", ".csv", ".md")
 LARGEST_MANIFEST = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*(/[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*){0,3}")
 """The names of files: parts without a leading dot, at most three folders deep."""
@@ -64,9 +70,16 @@ class Manifest(Record):
 
 
 def pack(files: Mapping[str, Path], manifest: Manifest, target: Path) -> Manifest:
-    """Write a capsule with `files`, by their names in it; return its manifest. Raises OSError."""
+    """Write a capsule with `files`, by their names in it; return its manifest. Raises OSError.
+
+    Raises
+    ------
+    UserError
+        It would be so large that nobody could unpack it.
+    """
     described = []
     unfinished = target.with_name(f".{target.name}.unfinished")
+    _check_sizes({name: path.stat().st_size for name, path in files.items()}, target)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with (
@@ -153,7 +166,8 @@ def _manifest(archive: zipfile.ZipFile, capsule: Path) -> Manifest:
 def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], capsule: Path) -> None:
     """Refuse a capsule whose files are not those of its manifest, or too many, or too large."""
     names = [each.filename for each in archive.infolist()]
-    if len(names) > MOST_FILES or sum(each.bytes for each in expected.values()) > MOST_BYTES:
+    _check_sizes({name: each.bytes for name, each in expected.items()}, capsule)
+    if len(names) > MOST_FILES:
         raise _too_large(capsule)
     for name in (*names, *expected):
         if not NAME.fullmatch(name) or ".." in name:
@@ -170,6 +184,12 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
         )
 
 
+def _check_sizes(sizes: Mapping[str, int], capsule: Path) -> None:
+    texts = [size for name, size in sizes.items() if name.endswith(AT_ONCE)]
+    if len(sizes) >= MOST_FILES or sum(sizes.values()) > MOST_BYTES or max(texts, default=0) > LARGEST_TEXT:
+        raise _too_large(capsule)
+
+
 def _check_compression(archive: zipfile.ZipFile, capsule: Path) -> None:
     """Refuse a compression that `pack` does not use before anything is read: each has faults of its own."""
     for each in archive.infolist():
@@ -182,7 +202,7 @@ def _check_compression(archive: zipfile.ZipFile, capsule: Path) -> None:
 def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule: Path) -> None:
     """Write one file of at most its size; refuse a content that is not that of the manifest."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest, left = hashlib.sha256(), packed.bytes
+    digest, left, line = hashlib.sha256(), packed.bytes, 0
     with archive.open(packed.path) as source, target.open("xb") as file:
         while chunk := source.read(min(CHUNK, left + 1)):
             left -= len(chunk)
@@ -190,6 +210,10 @@ def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule
                 break
             digest.update(chunk)
             file.write(chunk)
+            before, newline, after = chunk.rpartition(b"\n")
+            line = len(after) if newline else line + len(chunk)
+            if packed.path.endswith(LINES) and line > LARGEST_TEXT:
+                raise _too_large(capsule)
     if left or digest.hexdigest() != packed.sha256:
         raise _refused(
             capsule,
@@ -206,9 +230,9 @@ def _damaged(capsule: Path, error: Exception) -> UserError:
 def _too_large(capsule: Path) -> UserError:
     return _refused(
         capsule,
-        f"more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB",
+        f"more than {MOST_FILES:,} files, {MOST_BYTES >> 30} GiB, or {LARGEST_TEXT >> 20} MiB of one text",
         "capsule.too_large",
-        "do not use this capsule",
+        "do not use this capsule; if it is of your own run, choose a smaller size of the study",
     )
 
 

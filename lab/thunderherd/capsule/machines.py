@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["MachineDifference", "machine_differences"]
+__all__ = ["MachineDifference", "changes", "machine_differences"]
 
 MachineDifference = tuple[str, str, str]
 """Name, value there, value here."""
 
 LIKELY = (
-    "engine", "cpu.model", "cpu.usable", "cpu.governor", "cpu.turbo", "cpu.threads_per_core", "cpu.megahertz",
+    "engine", "compiler", "cpu.model", "cpu.usable", "cpu.governor", "cpu.turbo", "cpu.threads_per_core", "cpu.megahertz",
     "hypervisor", "container", "control_group", "kernel", "mitigations", "kernel_parameters", "clock_source",
-    "congestion_control", "loopback_mtu", "offloads", "labs", "sysctls",
-    "transparent_hugepages", "libc", "limits",
-    "servers",
+    "congestion_control", "loopback_mtu", "loopback_offloads", "labs", "sysctls", "transparent_hugepages",
+    "libc", "limits", "servers",
 )  # fmt: skip
 """The beginnings of names, what is most likely to change results first. Others come last."""
 ALWAYS_DIFFERENT = ("unavailable", "memory_available", "load_average", "uptime", "passed_cases", "python")
 """What says nothing about another machine's results."""
+OTHER_MACHINE = (
+    "cpu.model", "cpu.usable", "cpu.governor", "hypervisor", "kernel", "congestion_control", "engine.sha256",
+)  # fmt: skip
+"""What stays the same on a machine that stays the same."""
 LONGEST = 60
 
 
@@ -32,6 +35,15 @@ def machine_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> li
         if one.get(name) != other.get(name) and not name.startswith(ALWAYS_DIFFERENT)
     ]
     return sorted(found, key=lambda each: (_place(each[0]), each[0]))
+
+
+def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Return what has changed on a machine between two sessions, in words."""
+    return [
+        f"{name} was {before}, and is {now}"
+        for name, before, now in machine_differences(there, here)
+        if name in OTHER_MACHINE
+    ]
 
 
 def _place(name: str) -> int:

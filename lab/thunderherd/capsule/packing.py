@@ -40,11 +40,19 @@ def capsule_of(directory: Path, target: Path) -> Manifest:
     files = {name: directory / name for name in FILES if (directory / name).is_file()}
     for folder in FOLDERS:
         inside = (directory / folder).iterdir() if (directory / folder).is_dir() else ()
-        files |= {f"{folder}/{path.name}": path for path in inside if path.is_file()}
+        files |= {f"{folder}/{path.name}": path for path in inside if _is_own(path)}
     manifest = Manifest(
         version=metadata.version("thunderherd"),
         study=results.summary.study.name,
-        engine=dict(results.run.machine.get("engine") or {}),
+        engine={
+            **(results.run.machine.get("engine") or {}),
+            "build": results.run.machine.get("compiler") or {},
+        },
         files=[],
     )
     return pack(files, manifest, target)
+
+
+def _is_own(path: Path) -> bool:
+    """True for a regular file: a link could lead to a file of which the run knows nothing."""
+    return path.is_file() and not path.is_symlink()

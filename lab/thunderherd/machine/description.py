@@ -6,11 +6,15 @@ then differs from a run that did not look.
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import hashlib
 import os
 import platform
 import resource
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -81,6 +85,17 @@ PARAMETERS = (
 A published result should not contain the others.
 """
 
+OFFLOADS = {
+    "rx_checksumming": 0x14,
+    "tx_checksumming": 0x16,
+    "scatter_gather": 0x18,
+    "tcp_segmentation": 0x1E,
+    "generic_segmentation": 0x23,
+    "generic_receive": 0x2B,
+}
+"""What an interface may do for the kernel, and the command that asks for it (linux/ethtool.h)."""
+SIOCETHTOOL = 0x8946
+
 LIMITS = {
     "open_files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
@@ -142,6 +157,8 @@ def describe(engine: Path | None = None) -> dict[str, Any]:
     put("transparent_hugepages", lambda: chosen(text("sys/kernel/mm/transparent_hugepage/enabled")))
     put("control_group.version", control_group_version)
     put("control_group.cpu_quota", cpu_quota)
+    for name, command in OFFLOADS.items():
+        put("loopback_offloads", partial(offload, "lo", command), name)
     put("loopback_mtu", lambda: int(text("sys/class/net/lo/mtu")))
     put("congestion_control", lambda: text("proc/sys/net/ipv4/tcp_congestion_control"))
     put("mitigations", mitigations)
@@ -346,6 +363,15 @@ def _quota_of(directory: Path) -> Iterable[str]:
     elif (group / "cpu.cfs_quota_us").exists():
         quota, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
         yield f"{quota} {period}"
+
+
+def offload(interface: str, command: int) -> bool:
+    """True if an offload of an interface is on (`ethtool -k`)."""
+    # struct ethtool_value, to which struct ifreq points
+    value = ctypes.create_string_buffer(struct.pack("=II", command, 0), 8)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        fcntl.ioctl(asked, SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))
+    return bool(struct.unpack("=II", value.raw)[1])
 
 
 def limit(number: int) -> dict[str, int | str]:
