@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from thunderherd.errors import UserError
 from thunderherd.records.directory import SavedRun
 
 __all__ = ["as_csv", "otava_test"]
@@ -19,16 +20,29 @@ TIME, RUN = "time", "run"
 def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
     """Return a row for each run, in the order of their starts, and the names of the series.
 
-    A series is the estimate of a contender in a metric, in the metric's own unit.
+    A series is the estimate of a contender in a metric, in the metric's own unit. It has a value in each run:
+    Otava cannot read a gap.
+
+    Raises
+    ------
+    UserError
+        No series has a value in each run.
     """
     ordered = sorted(runs, key=lambda each: each.run.started)
     rows = [(each, _figures(each)) for each in ordered]
-    names = list(dict.fromkeys(name for _, figures in rows for name in figures))
+    names = [name for name in rows[0][1] if all(name in figures for _, figures in rows)]
+    if not names:
+        raise UserError(
+            f"the {len(rows)} runs have no figure in common",
+            code="export.nothing_in_common",
+            hint="give finished runs with the same contenders",
+            where="export",
+        )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([TIME, RUN, *names])
     for each, figures in rows:
-        writer.writerow([each.run.started, each.path.name, *(figures.get(name, "") for name in names)])
+        writer.writerow([each.run.started, each.path.name, *(figures[name] for name in names)])
     return text.getvalue(), names
 
 
