@@ -46,6 +46,9 @@ def test_a_later_session_is_compared_relative_to_the_reference(tmp_path: Path) -
         (("compare", "../nobody"), "baseline.invalid_name"),
         (("save", "first"), "baseline.words"),
         (("forget", "first"), "baseline.unknown_action"),
+        (("compare", "first", "--margin", "2%"), "baseline.option_of_another_action"),
+        (("save", "first", "epoll", "--across-sessions"), "baseline.option_of_another_action"),
+        (("list", "--json"), "baseline.option_of_another_action"),
     ],
 )
 def test_a_mistake_is_no_verdict(tmp_path: Path, words: tuple[str, ...], code: str) -> None:
@@ -77,6 +80,20 @@ def test_runs_become_a_series_with_the_test_of_otava(tmp_path: Path) -> None:
     for each in summary["contenders"]:
         for metric, found in each["metrics"].items():
             assert float(row[f"{each['name']}.{metric}"]) == found["value"]
+    # Otava reads no gap: a figure that one run lacks is no series.
+    with_less = json.loads((tmp_path / "run/summary.json").read_text())
+    gone, *with_less["contenders"] = with_less["contenders"]
+    (tmp_path / "less").mkdir()
+    for each in ("run.json", "trials.jsonl"):
+        (tmp_path / "less" / each).write_bytes((tmp_path / "run" / each).read_bytes())
+    (tmp_path / "less/summary.json").write_text(json.dumps(with_less))
+    assert thunderherd(tmp_path, "export", "run", "less", "--otava", "both.csv").returncode == 0
+    rows = list(csv.DictReader((tmp_path / "both.csv").open()))
+    assert len(rows) == 2 and all(value for each in rows for value in each.values())
+    assert {*rows[0]} == {name for name in row if not name.startswith(f"{gone['name']}.")}
+    (tmp_path / "less/summary.json").write_text(json.dumps({**with_less, "contenders": []}))
+    ended = thunderherd(tmp_path, "export", "run", "less", "--otava", "none.csv")
+    assert ended.returncode == 2 and "export.nothing_in_common" in ended.stderr
     (test,) = json.loads((tmp_path / "series.csv.yaml").read_text())["tests"].values()
     assert [test["time_column"], *test["attributes"], *test["metrics"]] == [*row]
 

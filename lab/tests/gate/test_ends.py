@@ -93,6 +93,9 @@ def test_a_slower_server_ends_with_1_and_tells_programs(here: Path) -> None:
     again = gate(here, *words, "--resume")
     assert again.returncode == 1 and json.loads(again.stdout)["rows"] == found["rows"]
     assert (here / "mine/gate/trials.jsonl").read_bytes() == trials
+    # What is allowed may not change once there are trials.
+    other = gate(here, *words, "--margin", "50%", "--resume")
+    assert other.returncode == 128 and "search.other_search" in other.stderr
 
 
 def test_a_budget_that_is_too_short_for_a_verdict_ends_with_125(here: Path) -> None:
@@ -110,6 +113,10 @@ def ends(here: Path) -> dict[str, tuple[str, ...]]:
         "a wrong option": (*pair(server(), server()), "--no-such-option", "3"),
         "no value": ("--base",),
         "a server without the other": ("--base", server()),
+        "revisions and a study": ("unp-ch30", "--head-rev", "HEAD"),
+        "a build that fails, and a study": ("unp-ch30", "--bisect"),
+        "two workloads": (*pair(server(), server()), *QUICK, "--workload", "bytes"),
+        "a table of a calibration": ("--calibrate", "2", "--base", server(), "--junit", "gate.xml"),
         "a calibration with a head": ("--calibrate", "2", *pair(server(), server())),
         "an unknown metric": (*pair(server(), server()), "--metric", "speed"),
         "a budget that is too short": (*pair(server(), server()), *QUICK[:-2], "--budget", "1s"),
@@ -161,9 +168,14 @@ def test_a_calibration_compares_base_with_itself(here: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         found = json.loads(ended.stdout)
         assert (found["gates"], found["alarms"]) == (1, 0)
-        assert found["margins"] == {"server_cpu_per_request": 50}
+        assert found["margins"] == {"server_cpu_per_request": 50} and found["workload"] == "http"
     (kept,) = (here / "cache/thunderherd/calibrations").iterdir()
     assert json.loads(kept.read_text()) == found
+    # The next gate says before it runs what it can find.
+    ended = gate(here, *pair(server(), server()), *QUICK, "--margin", "50%")
+    before, first = (ended.stderr.find(each) for each in ("before the run: 1 gate", "block 1/"))
+    assert 0 <= before < first, ended.stderr
+    assert f"{found['would_find_percent']['server_cpu_per_request']:.1f} %" in ended.stderr[before:first]
 
 
 def test_a_port_in_use_ends_with_128(here: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,6 @@ from thunderherd.cli.options import (
     ReplySize,
     Resume,
     Seed,
-    Workload,
     check_output,
     check_resume,
     command_line,
@@ -125,7 +124,10 @@ def gate(
             show_default=False,
         ),
     ] = USUAL_POWER,
-    workload: Workload = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", metavar="NAME", help="Workload, see `list workloads` (default bytes)."),
+    ] = None,
     clients: Clients = None,
     size: ReplySize = None,
     bisect: Annotated[
@@ -172,6 +174,7 @@ def gate(
     named = {"clients": clients, "bytes": size}
     settings = [*((name, text) for name, text in named.items() if text is not None), *settings]
     chance = _share(power)
+    chosen = _one_workload(workload or [])
     allowed = percent(margin, "gate", "--margin")
 
     from thunderherd.gate.gate import gate as run_gate
@@ -181,9 +184,9 @@ def gate(
     typed = [_criterion(text, allowed) for text in metric or ()]
     if studies:
         others = {
-            "--base-rev": base_rev, "--head": head, "--serve": serve, "--build": build,
-            "--workload": workload,
-            "--calibrate": calibrate, **{f"--{name}": text for name, text in settings},
+            "--base-rev": base_rev, "--head": head, "--head-rev": head_rev, "--serve": serve, "--build": build,
+            "--bisect": bisect or None, "--workload": chosen, "--calibrate": calibrate,
+            **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
         found = gate_study(
@@ -195,16 +198,20 @@ def gate(
         )  # fmt: skip
     else:
         if calibrate is not None:
-            head, head_rev = _no_head(base, head, base_rev, head_rev)
+            _refuse_with_calibration(
+                {"--head": head, "--head-rev": head_rev, "--markdown": markdown, "--junit": junit}
+            )
+            head, head_rev = base, base_rev
         pair, labels, folders = _servers(base, head, (base_rev, head_rev), build, serve, bisect=bisect)
         request = GateRequest(
-            contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=workload,
+            contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=chosen,
             criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
             lab=tuple(lab or ()), budget=budget or USUAL_BUDGET, fixed=tuple(overrides or ()), seed=seed,
             out=out, resume=resume, words=tuple(command_line()), conform=not no_conform, power=chance,
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)
+        _tell_what_the_budget_finds(request)
         found = run_gate(request)
     result = _result(found, chance)
     _write(found, result, markdown, junit, as_json=as_json)
@@ -272,6 +279,17 @@ def _servers(
     return (serve, serve), labels, (folders[0], folders[1])
 
 
+def _tell_what_the_budget_finds(request: GateRequest) -> None:
+    """Say what a gate finds here before it runs, if gates have been calibrated here."""
+    from thunderherd.gate.calibration import kept_calibration
+    from thunderherd.gate.page import found_by_calibrated
+    from thunderherd.machine.description import describe
+
+    if found := kept_calibration(describe()):
+        for line in found_by_calibrated(found, [each.metric for each in request.criteria]):
+            print(line, file=sys.stderr)
+
+
 def _result(found: Gated, power: float) -> GateResult:
     """Return the verdict of a gate with its sentence, and the calibration of this machine."""
     from thunderherd.gate.calibration import kept_calibration
@@ -327,19 +345,15 @@ def _write(
         print(line, file=sys.stderr if as_json else sys.stdout)
 
 
-def _no_head(
-    base: str | None, head: str | None, base_rev: str | None, head_rev: str | None
-) -> tuple[str | None, str | None]:
-    """Return head and its revision for a calibration: those of base. Raise `UserError` for another head."""
-    for option, text in (("--head", head), ("--head-rev", head_rev)):
-        if text is not None:
+def _refuse_with_calibration(given: Mapping[str, object | None]) -> None:
+    for option, value in given.items():
+        if value is not None:
             raise UserError(
                 f"{option} with --calibrate",
-                code="gate.head_of_calibration",
-                hint="leave it out: --calibrate runs base against itself",
+                code="gate.option_of_one_gate",
+                hint="leave it out: --calibrate runs several gates of base with itself",
                 where="gate",
             )
-    return base, base_rev
 
 
 def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool) -> int:
@@ -357,7 +371,8 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
     results: list[GateResult] = []
     machine = {}
     for number in range(1, gates + 1):
-        own = replace(request, out=place / f"{number}", seed=None)
+        seed = None if request.seed is None else request.seed + number
+        own = replace(request, out=place / f"{number}", seed=seed)
         found = run_gate(own)
         machine = load(found.directory).run.machine
         results.append(_result(found, power))
@@ -367,11 +382,14 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
         for row in results[0].rows
     }
     calibration = Calibration(
+        server=results[0].base,
+        workload=request.workload,
         gates=gates,
         alarms=sum(each.verdict == SLOWER for each in results),
         undecided=sum(each.verdict == UNDECIDED for each in results),
         margins={each.metric: each.margin_percent for each in request.criteria},
         budget_seconds=parse_quantity(request.budget or USUAL_BUDGET, "gate: --budget", TIME) / 1e9,
+        power=power,
         would_find_percent={name: median(values) for name, values in found_percent.items() if values},
         measured=now(),
         machine=machine_key(machine),
@@ -402,6 +420,17 @@ def _criterion(text: str, usual: float) -> Criterion:
             unknown("metric of a gate", name, METRICS_OF_GATES, "gate").at(f"gate: --metric {text}")
         )
     return Criterion(name, percent(margin, "gate", f"--metric {name}=") if equals else usual)
+
+
+def _one_workload(given: Sequence[str]) -> str | None:
+    if len(given) > 1:
+        raise UserError(
+            f"{len(given)} workloads: {', '.join(given)}",
+            code="gate.several_workloads",
+            hint="give one, or a study that compares base and head by each",
+            where="gate: --workload",
+        )
+    return given[0] if given else None
 
 
 def _share(text: str) -> float:

@@ -88,8 +88,7 @@ def replay(
             f"figures computed again from {len(saved.trials)} trials, {len(differing)} differ"
         )
         _print_verdicts(differing[:MOST_DIFFERENCES])
-        if len(differing) > MOST_DIFFERENCES:
-            print(f"  and {len(differing) - MOST_DIFFERENCES} more")
+        _print_rest(differing)
         if not measure:
             return FAILED if differing else 0
         here = out or default_directory(f"replay-{saved.summary.study.name}")
@@ -119,8 +118,7 @@ def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
         print(f"Settings: {len(settings) or 'no'} differences")
         for line in settings[:MOST_DIFFERENCES]:
             print(f"  {printable(line)}")
-        if len(settings) > MOST_DIFFERENCES:
-            print(f"  and {len(settings) - MOST_DIFFERENCES} more")
+        _print_rest(settings)
         _print_machines(*runs)
         summaries = [run.summary for run in runs]
         found = compared(*({} if summary is None else named_verdicts(summary) for summary in summaries))
@@ -155,23 +153,13 @@ def baseline(
         ),
     ] = False,
     margin: Annotated[
-        str,
-        typer.Option(
-            "--margin",
-            metavar="N%",
-            help="With save, the slowdown that is allowed (default 5%).",
-            show_default=False,
-        ),
-    ] = "5%",
+        str | None,
+        typer.Option("--margin", metavar="N%", help="With save, the slowdown that is allowed (default 5%)."),
+    ] = None,
     budget: Annotated[
-        str,
-        typer.Option(
-            "--budget",
-            metavar="TIME",
-            help="With save, the time of a session (default 1min).",
-            show_default=False,
-        ),
-    ] = "1min",
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="With save, the time of a session (default 1min)."),
+    ] = None,
     workload: Annotated[
         str | None,
         typer.Option("--workload", metavar="NAME", help="With save, the workload (default bytes)."),
@@ -189,13 +177,20 @@ def baseline(
     from thunderherd.gate.baseline import baselines
 
     given = words or []
+    options = {
+        "save": {"--reference": reference, "--margin": margin, "--budget": budget, "--workload": workload},
+        "compare": {"--across-sessions": across_sessions or None, "--json": as_json or None, "--out": out},
+    }
+    for of, values in options.items():
+        if action in ("save", "compare", "list") and action != of:
+            _refuse_options(action, of, [name for name, value in values.items() if value is not None])
     if action == "list":
         for each in baselines():
             beside = f"beside {each.reference}" if each.reference else "without a reference"
             print(f"{each.name}  {each.saved[:10]}  {each.server} {beside}")
         return 0
     if action == "save":
-        return _save(given, reference, margin, budget, workload)
+        return _save(given, reference, margin or "5%", budget or "1min", workload)
     if action == "compare":
         return _compare(given, out, across_sessions=across_sessions, as_json=as_json)
     raise UserError(
@@ -204,6 +199,16 @@ def baseline(
         hint="save, compare or list",
         where="baseline",
     )
+
+
+def _refuse_options(action: str, of: str, given: Sequence[str]) -> None:
+    if given:
+        raise UserError(
+            f"{given[0]} is an option of `baseline {of}`",
+            code="baseline.option_of_another_action",
+            hint=f"leave it out: `baseline {action}` does not use it",
+            where="baseline",
+        )
 
 
 def _save(words: Sequence[str], reference: str | None, margin: str, budget: str, workload: str | None) -> int:
@@ -231,6 +236,7 @@ def _save(words: Sequence[str], reference: str | None, margin: str, budget: str,
 def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, as_json: bool) -> int:
     import json
 
+    from thunderherd.capsule.machines import changes
     from thunderherd.gate.baseline import RUN, SESSION, compare_with, folder_of, measured, read_baseline
     from thunderherd.gate.verdict import EXIT_STATUS, together
     from thunderherd.records.directory import load
@@ -254,16 +260,20 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
     now = measured(kept, out, command_line())
     found = compare_with(kept, then, now)
     verdict = together([each.verdict for each in found])
+    changed = changes(then.run.machine, now.run.machine)
     beside = "across sessions, without a reference" if kept.reference is None else f"beside {kept.reference}"
     if as_json:
         rows = [{**each.__dict__} for each in found]
         for row in rows:
             for name in ("slowdown_percent", "drift_percent"):
                 row[name] = row[name] and row[name].model_dump()
-        print(json.dumps({"verdict": verdict, "baseline": kept.model_dump(), "rows": rows}, indent=2))
+        about = {"verdict": verdict, "baseline": kept.model_dump(), "changed": changed, "rows": rows}
+        print(json.dumps(about, indent=2))
     else:
         print(f"{verdict.capitalize()} since {kept.saved[:10]}, {beside}: {kept.server}")
         _print_table(_sessions(found))
+        for each in changed:
+            print(f"Note: the machine has changed: {printable(each)}")
     return EXIT_STATUS[verdict]
 
 
@@ -314,7 +324,7 @@ def export(
     otava.write_text(text, encoding="utf-8")
     test = otava.with_name(f"{otava.name}.yaml")
     test.write_text(otava_test(otava, metrics), encoding="utf-8")
-    print(f"{otava}: {len(saved)} runs, {len(metrics)} series; {test}: the test for Otava")
+    print(f"{otava}: {len(saved)} runs, {len(metrics)} series that each run has; {test}: the test for Otava")
 
 
 @contextmanager
@@ -364,6 +374,13 @@ def _print_machines(there: SavedRun, here: SavedRun) -> None:
         columns = (Column("what", "short"), Column("there", "words"), Column("here", "words"))
         rows = tuple(Row(tuple(map(Cell, each))) for each in found[:MOST_DIFFERENCES])
         _print_table(Table("", columns, rows))
+        _print_rest(found)
+
+
+def _print_rest(found: Sequence[object]) -> None:
+    """Say how many rows a table does not show."""
+    if len(found) > MOST_DIFFERENCES:
+        print(f"  and {len(found) - MOST_DIFFERENCES} more")
 
 
 def _print_table(table: Table) -> None:

@@ -19,11 +19,14 @@ __all__ = ["Calibration", "keep_calibration", "kept_calibration"]
 class Calibration(Record):
     """The outcomes of gates in which head is base."""
 
+    server: str = Field(description="the server that was compared with itself, as typed")
+    workload: str | None = Field(description="the workload, as typed. Null: the usual one")
     gates: int = Field(description="number of gates")
     alarms: int = Field(description="those that called head slower: each a false alarm")
     undecided: int = Field(description="those without a verdict")
     margins: dict[str, float] = Field(description="by metric, the margin of these gates, percent")
     budget_seconds: float = Field(description="the time budget of each gate, seconds")
+    power: float = Field(description="the chance in `would_find_percent`")
     would_find_percent: dict[str, float] = Field(
         description="by metric, the median of the smallest slowdown that a gate would have found, percent"
     )

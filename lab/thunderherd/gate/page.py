@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thunderherd.gate.study import Question
     from thunderherd.show.sentences.claims_so_far import SoFar
 
-__all__ = ["calibrated", "facts", "gate_so_far", "gate_table", "sentence", "slowdown"]
+__all__ = ["calibrated", "facts", "found_by_calibrated", "gate_so_far", "gate_table", "sentence", "slowdown"]
 
 STYLES = {NOT_SLOWER: "faster", SLOWER: "slower", UNDECIDED: "undecided"}
 """The kind of cell of each verdict, which has its colour."""
@@ -56,7 +56,7 @@ def gate_so_far(found: SoFar, questions: Sequence[Question], power: float) -> li
         shift = smallest_found(test.get("spread"), found.room, found.alpha / len(questions), power)
         if shift is not None:
             percent = 100 * (each.factor * math.exp(shift) - 1)
-            parts.append(f"{percent:.1f} % in {_metric(each.metric)}")
+            parts.append(f"{percent:.1f} % in {_subject(each)}")
     if not parts:
         return []
     return [
@@ -117,10 +117,29 @@ def calibrated(found: Calibration | None) -> str:
     """Return how often gates of a server with itself alarmed on this machine."""
     if found is None:
         return "not measured on this machine; `thunderherd gate --calibrate N` does"
+    allowed = " or ".join(f"{each:g} %" for each in dict.fromkeys(found.margins.values()))
     return (
-        f"{found.alarms} of {count(found.gates, 'gate')} of a server with itself on this machine, "
-        f"{found.undecided} undecided ({found.measured[:10]}, {duration(found.budget_seconds)} each)"
+        f"{found.alarms} of {count(found.gates, 'gate')} of {_calibrated_server(found)} with itself on this "
+        f"machine, {found.undecided} undecided ({found.measured[:10]}, at most "
+        f"{duration(found.budget_seconds)} each, allowed: {allowed})"
     )
+
+
+def found_by_calibrated(found: Calibration, metrics: Sequence[str]) -> list[str]:
+    """Return a line for a gate that is about to run: what those of a calibration found in these metrics."""
+    known = found.would_find_percent
+    parts = [f"{known[each]:.1f} % in {_metric(each)}" for each in metrics if each in known]
+    if not parts:
+        return []
+    return [
+        f"before the run: {count(found.gates, 'gate')} of {_calibrated_server(found)} with itself here would "
+        f"have found a slowdown of {listed(parts)} with a chance of {100 * found.power:g} % "
+        f"(at most {duration(found.budget_seconds)} each)"
+    ]
+
+
+def _calibrated_server(found: Calibration) -> str:
+    return f"{found.server} ({found.workload})" if found.workload else found.server
 
 
 def _needed(found: GateResult) -> str:
@@ -131,9 +150,9 @@ def _needed(found: GateResult) -> str:
     return f"about {duration(found.seconds_needed)} more would decide it: add --resume and a longer --budget"
 
 
-def _subject(row: GateRow) -> str:
-    name = _metric(row.metric)
-    return f"{name} ({row.sweep} = {row.point})" if row.sweep not in (None, COMMON_RATE) else name
+def _subject(of: GateRow | Question) -> str:
+    name = _metric(of.metric)
+    return f"{name} ({of.sweep} = {of.point})" if of.sweep not in (None, COMMON_RATE) else name
 
 
 def _metric(metric: str) -> str:

@@ -82,7 +82,7 @@ class Stages:
         file, run, text = self.directory / f"{name}.toml", self.directory / name, toml_text(tables)
         begun = is_begun(run)
         if begun:
-            self._check_same_words(file, run, text)
+            self._check_same_words({file.name: tables, **files}, run)
         else:
             self.directory.mkdir(parents=True, exist_ok=True)
             for other, content in files.items():
@@ -97,11 +97,12 @@ class Stages:
             telling=telling,
         )  # fmt: skip
 
-    def _check_same_words(self, file: Path, run: Path, text: str) -> None:
+    def _check_same_words(self, files: Mapping[str, Tables], run: Path) -> None:
+        """Refuse to continue a stage whose study, or a file that it names, is not that of the words typed."""
         from thunderherd.records.directory import read_run
         from thunderherd.toml.file import read_text
 
-        if read_text(file) != text:
+        if any(read_text(self.directory / name) != toml_text(content) for name, content in files.items()):
             raise self.request.refusal(
                 f"--out {self.directory}",
                 "it holds another search",
