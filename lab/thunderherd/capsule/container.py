@@ -210,7 +210,7 @@ def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule
                 break
             digest.update(chunk)
             file.write(chunk)
-            before, newline, after = chunk.rpartition(b"\n")
+            _, newline, after = chunk.rpartition(b"\n")
             line = len(after) if newline else line + len(chunk)
             if packed.path.endswith(LINES) and line > LARGEST_TEXT:
                 raise _too_large(capsule)

@@ -11,7 +11,8 @@ MachineDifference = tuple[str, str, str]
 """Name, value there, value here."""
 
 LIKELY = (
-    "engine", "compiler", "cpu.model", "cpu.usable", "cpu.governor", "cpu.turbo", "cpu.threads_per_core", "cpu.megahertz",
+    "engine", "compiler", "cpu.model", "cpu.usable", "cpu.governor", "cpu.turbo", "cpu.threads_per_core",
+    "cpu.megahertz",
     "hypervisor", "container", "control_group", "kernel", "mitigations", "kernel_parameters", "clock_source",
     "congestion_control", "loopback_mtu", "loopback_offloads", "labs", "sysctls", "transparent_hugepages",
     "libc", "limits", "servers",

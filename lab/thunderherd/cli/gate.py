@@ -184,8 +184,8 @@ def gate(
     typed = [_criterion(text, allowed) for text in metric or ()]
     if studies:
         others = {
-            "--base-rev": base_rev, "--head": head, "--head-rev": head_rev, "--serve": serve, "--build": build,
-            "--bisect": bisect or None, "--workload": chosen, "--calibrate": calibrate,
+            "--base-rev": base_rev, "--head": head, "--head-rev": head_rev, "--serve": serve,
+            "--build": build, "--bisect": bisect or None, "--workload": chosen, "--calibrate": calibrate,
             **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])

@@ -177,7 +177,7 @@ def baseline(
     from thunderherd.gate.baseline import baselines
 
     given = words or []
-    options = {
+    options: dict[str, dict[str, object]] = {
         "save": {"--reference": reference, "--margin": margin, "--budget": budget, "--workload": workload},
         "compare": {"--across-sessions": across_sessions or None, "--json": as_json or None, "--out": out},
     }

@@ -88,8 +88,8 @@ def next_in_block(
 ) -> Next | None:
     """Return the next trial of a block, which does without `settled`; None if the block is finished.
 
-    First the trials that are missing, in the order of the block, then one repetition of each invalid trial, and
-    of each noisy one if they are few.
+    First the trials that are missing, in the order of the block, then one repetition of each invalid trial,
+    and of each noisy one if they are few.
     """
     blocks = blocks_of(trials)
     block = next((each for each in blocks if each.number == number), Block(number))

@@ -5,9 +5,9 @@ takes the first such blocks. Further blocks replace those that noise rejected, u
 rejections. Then the least noisy of the rejected are taken after all, and the summary says so. A block is
 never rejected for its outcome.
 
-An invalid trial is repeated once, at the end of its block, and so are noisy ones if they are few. Of two valid
-attempts the later one counts. If a trial stays invalid, the block is incomplete and is replaced like a noisy
-one. A contender that keeps failing would leave no complete block: it is given up,
+An invalid trial is repeated once, at the end of its block, and so are noisy ones if they are few. Of two
+valid attempts the later one counts. If a trial stays invalid, the block is incomplete and is replaced like a
+noisy one. A contender that keeps failing would leave no complete block: it is given up,
 and the others go on without it. The blocks that it spoilt then count for them, but in further looks only. A
 look that was reached keeps its blocks.
 
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 ATTEMPTS = 2
 """The most attempts of a trial in its block."""
 FEW_NOISY = 0.25
-"""The largest share of a block's trials, at least one, that is repeated for noise. More are not worth the time."""
+"""The largest share of a block's trials, at least one, that is repeated for noise.
+
+More are not worth the time.
+"""
 EXTENSION = 1.25
 """The factor on a time budget before the first look."""
 GIVE_UP_BLOCKS = 3
