@@ -472,6 +472,7 @@ class TrialCounts(Record):
     rejected: int = Field(
         description="valid trials rejected for outside noise: those of rejected blocks, and those repeated"
     )
+    repeated: int = Field(default=0, description="of the rejected trials, those that were repeated")
     invalid_reasons: dict[str, int] = Field(
         description="by contender and reason, the number of invalid trials"
     )

@@ -60,6 +60,9 @@ def plan(study: Study, trials: Sequence[TrialRecord]) -> Plan:
     number = 1
     while number in begun and begun[number].is_finished(active):
         number += 1
+    if number - 1 in begun and number not in begun and begun[number - 1].has_repetitions_left(study.noise):
+        # The run was interrupted before them.
+        number -= 1
     block = begun.get(number, Block(number))
     missing = look.blocks - len(selection.accepted)
     done_here = sum(block.succeeded(name) for name in active)

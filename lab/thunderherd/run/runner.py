@@ -287,7 +287,7 @@ class RunState:
         return found.number
 
     def _run_block(self, number: int) -> None:
-        """Run the trials that the block lacks, in its order, then repeat the invalid ones."""
+        """Run the trials that the block lacks, in its order, then repeat the invalid and the noisy ones."""
         for _ in range(ATTEMPTS * len(self.names)):
             following = next_in_block(self.study, self.seed, number, self.directory.trials, self.settled)
             if following is None:
@@ -304,7 +304,9 @@ class RunState:
             return
         selection = selected(self.study, self.directory.trials)
         blocks = len(selection.accepted)
-        if blocks == self.blocks or blocks not in (FEW_BLOCKS, *(look.blocks for look in self.study.looks)):
+        due = (FEW_BLOCKS, *(look.blocks for look in self.study.looks))
+        # Noisy blocks that are taken after all may make the number jump.
+        if not any(self.blocks < each <= blocks for each in due):
             return
         self.blocks = blocks
         claims, results = claims_after(self.study, self.directory.trials, selection)

@@ -255,6 +255,13 @@ def test_a_noisy_trial_is_repeated_once_at_the_end_of_its_block(small_study: Stu
     assert block.trials["fork_per_client"].attempt == 2 and select(study, noisy).accepted == ()
 
 
+def test_a_resumed_run_repeats_what_was_left(small_study: Study) -> None:
+    study = strict(small_study)
+    first = [("fork_per_client", NOISY, True), ("iterative", QUIET, True), ("prefork", QUIET, True)]
+    assert plan(study, attempts(study, *first)).number == 1
+    assert plan(study, attempts(study, *first, ("fork_per_client", QUIET, True))).number == 2
+
+
 def test_a_noisy_trial_counts_if_its_repetition_is_invalid(small_study: Study) -> None:
     study = strict(small_study)
     first = [("fork_per_client", NOISY, True), ("iterative", QUIET, True), ("prefork", QUIET, True)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
 
+from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 
 __all__ = [
@@ -89,10 +90,13 @@ def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSe
         for trial in trials
         if trial.valid and (value := (trial.metrics or {}).get(metrics.get(trial.contender, ""))) is not None
     ]
+    last = [each for block in blocks_of(trials) for each in block.trials.values()]
+    counted = {(each.contender, each.block): each.attempt for each in last}
     of_contender: dict[str, list[float]] = {}
     for counting in (True, False):
         for trial, value in found:
-            if (states.get(trial.block) in (COUNTS, KEPT)) is counting:
+            counts = counted[trial.contender, trial.block] == trial.attempt
+            if (counts and states.get(trial.block) in (COUNTS, KEPT)) is counting:
                 of_contender.setdefault(trial.contender, []).append(value)
         if counting:
             usual = {name: median(values) for name, values in of_contender.items()}

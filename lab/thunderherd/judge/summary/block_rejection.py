@@ -74,11 +74,11 @@ class Block:
         return self.tried.get(contender, 0)
 
     def noisy(self, limits: noise.NoiseLimits) -> list[str]:
-        """Return the contenders whose trials are noisier than allowed, if they are few."""
+        """Return the contenders whose valid trials are noisier than allowed, if they are few."""
         found = [
             name
             for name, trial in self.trials.items()
-            if trial.noise is not None and noise.loudness(trial.noise, limits) > 1
+            if trial.valid and trial.noise is not None and noise.loudness(trial.noise, limits) > 1
         ]
         return found if len(found) <= max(1, FEW_NOISY * len(self.trials)) else []
 
@@ -89,6 +89,10 @@ class Block:
     def is_complete(self, contenders: Iterable[str]) -> bool:
         """Return whether each of `contenders` has a valid trial in it."""
         return all(self.succeeded(name) for name in contenders)
+
+    def has_repetitions_left(self, limits: noise.NoiseLimits) -> bool:
+        """Return whether a noisy trial is still to be repeated."""
+        return any(self.attempts(name) < ATTEMPTS for name in self.noisy(limits))
 
     def succeeded(self, contender: str) -> bool:
         """Return whether the contender has a valid trial in it."""

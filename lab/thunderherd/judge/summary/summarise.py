@@ -466,18 +466,15 @@ def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:
         if not trial.valid
     )
     valid = [trial for trial in trials if trial.valid]
-    kept = sum(
-        trial.valid
-        for block in blocks_of(trials)
-        if block.number not in selection.rejected
-        for trial in block.trials.values()
-    )
+    last = [each for block in blocks_of(trials) for each in block.trials.values() if each.valid]
+    kept = sum(each.block not in selection.rejected for each in last)
     foreign = [trial.noise.foreign_share for trial in trials if trial.noise is not None]
     return TrialCounts(
         foreign_share=median(foreign) if foreign else None,
         valid=kept,
         invalid=len(trials) - len(valid),
         rejected=len(valid) - kept,
+        repeated=len(valid) - len(last),
         invalid_reasons=dict(reasons),
         accepted_blocks=list(selection.accepted),
         rejected_blocks=list(selection.rejected),
