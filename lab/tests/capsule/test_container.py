@@ -149,7 +149,9 @@ def test_a_content_that_unpacks_to_more_than_it_says_is_not_read_on(capsule: Pat
 
 def test_what_nobody_could_unpack_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "LARGEST_TEXT", 10)
-    (problem,) = refused(made, tmp_path / "source", tmp_path / "run.thd", FILES)
+    (problem,) = refused(
+        made, tmp_path / "source", tmp_path / "run.thd", FILES | {"study/claims.txt": b"x" * 11}
+    )
     assert problem.code == "capsule.too_large" and not (tmp_path / "run.thd").exists()
 
 

@@ -80,14 +80,26 @@ def test_it_is_a_zip_archive_of_some_kilobytes(packed: Path) -> None:
     assert {"rustc", "profile", "target", "flags"} <= {*manifest["engine"]["build"]}
 
 
-def test_a_link_is_not_packed(packed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", ["study/more.toml", "summary.md", "study"])
+def test_a_link_is_not_packed(link: str, packed: Path, tmp_path: Path) -> None:
     """It may lead to a file that is nobody else's business."""
     shutil.copytree(packed / "mine", tmp_path / "mine")
-    (tmp_path / "secret").write_text("secret")
-    (tmp_path / "mine/study/more.toml").symlink_to(tmp_path / "secret")
-    assert thunderherd(tmp_path, "capsule", "mine", "-o", "run.thd").returncode == 0
-    with zipfile.ZipFile(tmp_path / "run.thd") as archive:
-        assert "study/packed.toml" in archive.namelist() and "study/more.toml" not in archive.namelist()
+    secret, place = tmp_path / "secret", tmp_path / "mine" / link
+    if link == "study":
+        place.rename(secret)
+    else:
+        secret.write_text("secret")
+        place.unlink(missing_ok=True)
+    place.symlink_to(secret)
+    ended = thunderherd(tmp_path, "capsule", "mine", "-o", "run.thd")
+    assert ended.returncode == 2 and "capsule.link" in ended.stderr and not (tmp_path / "run.thd").exists()
+
+
+def test_a_name_that_replay_would_refuse_is_not_packed(packed: Path, tmp_path: Path) -> None:
+    shutil.copytree(packed / "mine", tmp_path / "mine")
+    (tmp_path / "mine/study/été.toml").write_text("")
+    ended = thunderherd(tmp_path, "capsule", "mine", "-o", "run.thd")
+    assert ended.returncode == 2 and "capsule.unsafe_name" in ended.stderr
 
 
 def test_every_verdict_is_computed_again(packed: Path, tmp_path: Path) -> None:
@@ -179,7 +191,7 @@ def test_differences_of_machines_are_sorted_by_what_matters() -> None:
     names = [name for name, _, _ in machine_differences(there, here)]
     assert names == ["engine.sha256", "cpu.model", "sysctls.net.a", "libc", "cpu.cache"]
     assert machine_differences(there, there) == []
-    assert changes(there, here) == ["engine.sha256 was 1, and is 2", "cpu.model was a, and is b"]
+    assert changes(there, here) == ["CPU a, now b", "engine's hash 1, now 2"]
 
 
 @pytest.mark.parametrize("name", ["unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4"])

@@ -23,6 +23,7 @@ from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.records.summary import Record
+from thunderherd.run.recordings import FOLDER
 
 __all__ = ["MANIFEST", "Manifest", "PackedFile", "pack", "unpack"]
 
@@ -31,11 +32,11 @@ SUFFIX = ".thd"
 MOST_FILES, MOST_BYTES = 2_000, 1 << 30
 """The most files of a capsule, and the most bytes of all of them unpacked."""
 LARGEST_TEXT = 32 << 20
-"""The most bytes of a text that is read at once: a line of a file of lines, or any other file of the run.
+"""The most bytes of a text that is read at once: a line of a file of lines, or any other file but recordings.
 
 A hostile text of JSON takes some 13 times its size in memory.
 """
-LINES, AT_ONCE = ".jsonl", (".json", ".toml", ".csv", ".md")
+LINES, RECORDED = ".jsonl", f"{FOLDER}/"
 LARGEST_MANIFEST = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*(/[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*){0,3}")
 """The names of files: parts without a leading dot, at most three folders deep."""
@@ -80,6 +81,8 @@ def pack(files: Mapping[str, Path], manifest: Manifest, target: Path) -> Manifes
     described = []
     unfinished = target.with_name(f".{target.name}.unfinished")
     _check_sizes({name: path.stat().st_size for name, path in files.items()}, target)
+    for name in files:
+        _check_name(name, target, "give the file a name of letters, digits and - _ . in the study")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with (
@@ -170,10 +173,7 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
     if len(names) > MOST_FILES:
         raise _too_large(capsule)
     for name in (*names, *expected):
-        if not NAME.fullmatch(name) or ".." in name:
-            raise _refused(
-                capsule, f"it has a file named {name!r}", "capsule.unsafe_name", "do not use this capsule"
-            )
+        _check_name(name, capsule, "do not use this capsule")
     if sorted(names) != sorted({*expected, MANIFEST}):
         odd = sorted({*names} ^ {*expected, MANIFEST}) or sorted(names)
         raise _refused(
@@ -184,8 +184,15 @@ def _check_names(archive: zipfile.ZipFile, expected: Mapping[str, PackedFile], c
         )
 
 
+def _check_name(name: str, capsule: Path, hint: str) -> None:
+    if not NAME.fullmatch(name) or ".." in name:
+        raise _refused(capsule, f"it has a file named {name!r}", "capsule.unsafe_name", hint)
+
+
 def _check_sizes(sizes: Mapping[str, int], capsule: Path) -> None:
-    texts = [size for name, size in sizes.items() if name.endswith(AT_ONCE)]
+    texts = [
+        size for name, size in sizes.items() if not name.endswith(LINES) and not name.startswith(RECORDED)
+    ]
     if len(sizes) >= MOST_FILES or sum(sizes.values()) > MOST_BYTES or max(texts, default=0) > LARGEST_TEXT:
         raise _too_large(capsule)
 

@@ -40,7 +40,16 @@ def capsule_of(directory: Path, target: Path) -> Manifest:
     files = {name: directory / name for name in FILES if (directory / name).is_file()}
     for folder in FOLDERS:
         inside = (directory / folder).iterdir() if (directory / folder).is_dir() else ()
-        files |= {f"{folder}/{path.name}": path for path in inside if _is_own(path)}
+        files |= {f"{folder}/{path.name}": path for path in inside if path.is_file()}
+    for path in [*(directory / folder for folder in FOLDERS), *files.values()]:
+        if path.is_symlink():
+            # It could lead to a file of which the run knows nothing.
+            raise UserError(
+                "a link, which a capsule does not follow",
+                code="capsule.link",
+                hint="replace it by what it leads to, if that belongs to the run",
+                where=str(path),
+            )
     manifest = Manifest(
         version=metadata.version("thunderherd"),
         study=results.summary.study.name,
@@ -51,8 +60,3 @@ def capsule_of(directory: Path, target: Path) -> Manifest:
         files=[],
     )
     return pack(files, manifest, target)
-
-
-def _is_own(path: Path) -> bool:
-    """True for a regular file: a link could lead to a file of which the run knows nothing."""
-    return path.is_file() and not path.is_symlink()
