@@ -47,6 +47,35 @@ QUICK = (
 )
 
 
+TWO_WORKLOADS = """
+name = "two"
+title = "Old and new server, two sizes of replies"
+question = "Did it get slower?"
+[measure]
+metric = "server_cpu_per_request"
+[server]
+workload = "http"
+[load.settings]
+clients = 4
+duration = "200ms"
+[sizes.quick]
+looks = [10]
+alpha_split = [1.0]
+[[contenders]]
+name = "old"
+command = ["PYTHON", "server.py", "{port}"]
+[[contenders]]
+name = "new"
+command = ["PYTHON", "server.py", "{port}"]
+[[sweeps]]
+name = "bytes"
+key = "load.settings.bytes"
+values = [4, 65536]
+contenders = ["old", "new"]
+metric = "server_cpu_per_request"
+"""
+
+
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     (tmp_path / "server.py").write_text(SERVER)
@@ -145,6 +174,28 @@ def test_a_server_that_dies_later_ends_with_128(here: Path) -> None:
     assert "sh dies.sh {port}" in ended.stderr and "Undecided" not in ended.stdout
 
 
+def test_a_study_with_two_workloads_is_gated(here: Path) -> None:
+    slower = TWO_WORKLOADS.replace(
+        'name = "new"\ncommand = ["PYTHON", "server.py", "{port}"',
+        '''name = "new"
+command = ["PYTHON", "server.py", "{port}", "0.0003"''',
+    )
+    (here / "two.toml").write_text(slower.replace("PYTHON", sys.executable).replace("[4, 65536]", "[4]"))
+    ended = gate(here, "two.toml", "--budget", "90s", "--margin", "20%", "--no-conform", "--json")
+    assert ended.returncode == 1, ended.stderr
+    found = json.loads(ended.stdout)
+    assert (found["base"], found["head"], found["verdict"]) == ("old", "new", "slower")
+    assert [(each["sweep"], each["point"]) for each in found["rows"]] == [(None, None), ("bytes", "4")]
+
+
+def test_wrong_replies_in_one_of_two_workloads_end_with_128(here: Path) -> None:
+    """A study with two workloads: head answers the second with too few bytes."""
+    (here / "two.toml").write_text(TWO_WORKLOADS.replace("PYTHON", sys.executable))
+    ended = gate(here, "two.toml", "--budget", "8s", "--no-conform")
+    assert ended.returncode == 128, ended.stdout + ended.stderr
+    assert "wrong_reply" in ended.stderr and "Undecided" not in ended.stdout
+
+
 def test_a_server_that_never_answers_ends_with_128(here: Path) -> None:
     (here / "mute.py").write_text(
         SERVER.replace("        self.transport.write", "        0 and self.transport.write")
@@ -173,9 +224,10 @@ def test_a_calibration_compares_base_with_itself(here: Path) -> None:
     assert json.loads(kept.read_text()) == found
     # The next gate says before it runs what it can find.
     ended = gate(here, *pair(server(), server()), *QUICK, "--margin", "50%")
-    before, first = (ended.stderr.find(each) for each in ("before the run: 1 gate", "block 1/"))
-    assert 0 <= before < first, ended.stderr
-    assert f"{found['would_find_percent']['server_cpu_per_request']:.1f} %" in ended.stderr[before:first]
+    (line,) = [each for each in ended.stderr.splitlines() if each.startswith("before the run: 1 gate")]
+    assert f"{found['would_find_percent']['server_cpu_per_request']:.1f} %" in line
+    lines = ended.stderr.splitlines()
+    assert not any(each.startswith("gate (") for each in lines[: lines.index(line)]), ended.stderr
 
 
 def test_a_port_in_use_ends_with_128(here: Path) -> None:
@@ -236,7 +288,7 @@ def test_a_fault_of_the_program_itself_ends_with_128(here: Path) -> None:
     """As a crash would."""
     (here / "broken.py").write_text(
         "import sys\nfrom thunderherd.cli import main\nimport thunderherd.gate.gate as gate\n"
-        "def broken(request): raise RuntimeError('a fault')\ngate.gate = broken\n"
+        "def broken(*request): raise RuntimeError('a fault')\ngate.gate = broken\n"
         "sys.argv[1:] = sys.argv[1:]\nmain.main()\n"
     )
     command = [sys.executable, "broken.py", "gate", *pair(server(), server())]

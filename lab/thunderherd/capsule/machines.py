@@ -20,10 +20,16 @@ LIKELY = (
 """The beginnings of names, what is most likely to change results first. Others come last."""
 ALWAYS_DIFFERENT = ("unavailable", "memory_available", "load_average", "uptime", "passed_cases", "python")
 """What says nothing about another machine's results."""
-OTHER_MACHINE = (
-    "cpu.model", "cpu.usable", "cpu.governor", "hypervisor", "kernel", "congestion_control", "engine.sha256",
-)  # fmt: skip
-"""What stays the same on a machine that stays the same."""
+OF_ONE_MACHINE = {
+    "cpu.model": "CPU",
+    "cpu.usable": "usable CPUs",
+    "cpu.governor": "governor",
+    "hypervisor": "hypervisor",
+    "kernel": "kernel",
+    "congestion_control": "congestion control",
+    "engine.sha256": "engine's hash",
+}
+"""What stays the same on a machine that stays the same, in words."""
 LONGEST = 60
 
 
@@ -40,10 +46,11 @@ def machine_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> li
 
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return what has changed on a machine between two sessions, in words."""
+    one, other = dict(_flat(there)), dict(_flat(here))
     return [
-        f"{name} was {before}, and is {now}"
-        for name, before, now in machine_differences(there, here)
-        if name in OTHER_MACHINE
+        f"{words} {one.get(name, 'unknown')}, now {other.get(name, 'unknown')}"
+        for name, words in OF_ONE_MACHINE.items()
+        if one.get(name) != other.get(name)
     ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from thunderherd.errors import UserError
 from thunderherd.records.directory import SavedRun
+from thunderherd.text.figures import count
 
 __all__ = ["as_csv", "otava_test"]
 
@@ -33,7 +34,7 @@ def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
     names = [name for name in rows[0][1] if all(name in figures for _, figures in rows)]
     if not names:
         raise UserError(
-            f"the {len(rows)} runs have no figure in common",
+            f"no figure that each of {count(len(rows), 'run')} has",
             code="export.nothing_in_common",
             hint="give finished runs with the same contenders",
             where="export",

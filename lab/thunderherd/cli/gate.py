@@ -211,8 +211,7 @@ def gate(
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)
-        _tell_what_the_budget_finds(request)
-        found = run_gate(request)
+        found = run_gate(request, None if resume else _tell_what_was_found)
     result = _result(found, chance)
     _write(found, result, markdown, junit, as_json=as_json)
     return result.exit_status
@@ -279,13 +278,14 @@ def _servers(
     return (serve, serve), labels, (folders[0], folders[1])
 
 
-def _tell_what_the_budget_finds(request: GateRequest) -> None:
-    """Say what a gate finds here before it runs, if gates have been calibrated here."""
+def _tell_what_was_found(request: GateRequest) -> None:
+    """Say before a gate's first block what those of a calibration with its workload found, if any."""
     from thunderherd.gate.calibration import kept_calibration
     from thunderherd.gate.page import found_by_calibrated
     from thunderherd.machine.description import describe
 
-    if found := kept_calibration(describe()):
+    found = kept_calibration(describe())
+    if found and found.workload == request.workload:
         for line in found_by_calibrated(found, [each.metric for each in request.criteria]):
             print(line, file=sys.stderr)
 
@@ -368,6 +368,12 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
     from thunderherd.toml.quantities import TIME, parse_quantity
 
     place = request.out or default_directory("gate-calibration")
+    if request.out is None:
+        request = replace(request, words=(*request.words, "--out", str(place)))
+    elif place.is_dir() and any(place.iterdir()) and not request.resume:
+        raise request.refusal(
+            f"--out {place}", "it is not empty", "search.out_not_empty", "choose another directory with --out"
+        )
     results: list[GateResult] = []
     machine = {}
     for number in range(1, gates + 1):
@@ -458,6 +464,6 @@ def _refuse_with_study(studies: Sequence[str], given: Sequence[str]) -> None:
         raise UserError(
             f"{given[0]} and a study contradict each other",
             code="gate.option_contradicts_study",
-            hint=f"leave {given[0]} out, or --set a key of the study",
+            hint=f"leave {given[0]} out; --set changes a key of the study",
             where="gate",
         )

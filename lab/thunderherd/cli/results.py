@@ -205,8 +205,11 @@ def claims(
 
 def _of_study(directory: Path, study: str) -> tuple[Path, Summary]:
     """Return the directory and its summary; raise `UserError` if its run is not one of that study."""
+    from thunderherd.study.file.names import find_study
+    from thunderherd.toml.file import TomlFile
+
     summary = summary_of(directory)
-    name = Path(study).stem if study.endswith(".toml") else study
+    name = TomlFile(find_study(study)).data.get("name") if study.endswith(".toml") else study
     if name != summary.study.name:
         raise UserError(
             f"holds a run of {summary.study.name}, not of {name}",

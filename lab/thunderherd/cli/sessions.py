@@ -273,7 +273,7 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
         print(f"{verdict.capitalize()} since {kept.saved[:10]}, {beside}: {kept.server}")
         _print_table(_sessions(found))
         for each in changed:
-            print(f"Note: the machine has changed: {printable(each)}")
+            print(f"Note: changed since then: {printable(each)}")
     return EXIT_STATUS[verdict]
 
 

@@ -8,6 +8,7 @@ DIR/gate.toml, DIR/gate/       the gate; DIR/claims.toml has its claims
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +44,8 @@ __all__ = ["GATE", "Gated", "gate", "gate_study"]
 GATE = "gate"
 """The stage with the verdicts."""
 USUAL_BUDGET = "3min"
-SERVER_FAILED = "; last: server "
-"""How the reason of a contender that was given up begins, if its server failed, and not the load."""
+LAST, FAILURES = "; last: ", ("server ", "load: errors: ")
+"""What is before the reasons of a contender that was given up, and how those of a failing server begin."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,15 @@ class Gated:
     """The names of base and head in the output."""
 
 
-def gate(request: GateRequest) -> Gated:
-    """Run the gate of two servers. Raise `UserError` for every mistake before anything runs."""
+def gate(request: GateRequest, before: Callable[[GateRequest], None] | None = None) -> Gated:
+    """Run the gate of two servers. Raise `UserError` for every mistake before anything runs.
+
+    `before` is called after the pilot, before the first block.
+    """
     studies = GateStudies(request, catalogue())
     ready = prepared(studies)
+    if before is not None:
+        before(request)
     margins = {each.metric: each.margin_percent for each in request.criteria}
     compared = [pair for pair in ready.stages.study(GATE, ready.tables).comparisons if pair.metric in margins]
     questions = questions_of(compared, BASE, margins)
@@ -111,7 +117,7 @@ def _ended(
     summary = stages.run(GATE, study, seed, {CLAIMS_FILE: claims}, telling)
     names = {BASE: labels[0], HEAD: labels[1]}
     for name, why in summary.trials.given_up.items():
-        if SERVER_FAILED not in why:
+        if not any(each.startswith(FAILURES) for each in why.partition(LAST)[2].split("; ")):
             # A load that was late, for instance: the gate is undecided.
             continue
         label = names.get(name.partition("@")[0], name)

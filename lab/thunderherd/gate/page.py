@@ -147,7 +147,10 @@ def _needed(found: GateResult) -> str:
         return (
             "a longer --budget, a larger --margin, or a quieter machine; the blocks so far do not tell which"
         )
-    return f"about {duration(found.seconds_needed)} more would decide it: add --resume and a longer --budget"
+    return (
+        f"a gate of about {duration(found.seconds_needed)} would decide it: type it again with a longer "
+        "--budget, since this one has used up its share of errors"
+    )
 
 
 def _subject(of: GateRow | Question) -> str:

@@ -77,7 +77,7 @@ class GateResult(Record):
     blocks: int = Field(description="number of blocks that count")
     seconds: float = Field(description="time of all trials, seconds")
     seconds_needed: float | None = Field(
-        description="expected further time for a verdict, seconds. Null: there is one, or it cannot be told"
+        description="expected time of a gate with a verdict, seconds. Null: this has one, or it is unknown"
     )
     alpha: float = Field(description="the chance of any false verdict slower, and of any false not slower")
     calibration: Calibration | None = Field(
@@ -176,4 +176,4 @@ def _seconds_needed(rows: Sequence[GateRow], verdict: Outcome, blocks: int, seco
     if verdict != UNDECIDED or not blocks or not all(each.blocks_needed for each in open_rows):
         return None
     most = max(each.blocks_needed or 0 for each in open_rows)
-    return max(0, most - blocks) * seconds / blocks
+    return max(most, blocks) * seconds / blocks
