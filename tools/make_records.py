@@ -133,7 +133,8 @@ def judge_again(directory: Path, day: str) -> None:
     judged = summarise(study, list(saved.trials), saved.run.machine, seed=saved.run.seed)
     notes = [*saved.summary.study.notes, f"the claims were judged again on {day}, as their file said then"]
     noted = saved.summary.study.model_copy(update={"notes": notes})
-    summary = saved.summary.model_copy(update={"claims": judged.claims, "study": noted})
+    changed = {"claims": judged.claims, "study": noted, "trials": judged.trials}
+    summary = saved.summary.model_copy(update=changed)
     write_text(directory / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
     write_folder(replace(saved, summary=summary))
 

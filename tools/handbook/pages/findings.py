@@ -180,7 +180,9 @@ def _noise(figures: KeptFigures) -> str:
     used = f"Other programs used {100 * figures.foreign_share:.1f} % of the CPU time (median)"
     rejected = count(figures.rejected_blocks, "further block was", "further blocks were")
     kept = count(figures.noisy_blocks, "noisy block counts", "noisy blocks count")
-    return f" {used}. {rejected} rejected for noise; {kept}."
+    repeated = count(figures.repeated_trials or 0, "noisy trial was", "noisy trials were")
+    again = f" {repeated} repeated." if figures.repeated_trials else ""
+    return f" {used}.{again} {rejected} rejected for noise; {kept}."
 
 
 def _why(claim: KeptClaim, reason: str | None) -> str:

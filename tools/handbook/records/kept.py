@@ -134,6 +134,7 @@ class KeptFigures(_Form):
     foreign_share: float | None = None
     """Share of the CPU time that other programs used; None in older records."""
     rejected_blocks: int | None = None
+    repeated_trials: int | None = None
     """Blocks that were rejected for noise; None in older records."""
     noisy_blocks: int | None = None
     """Noisy blocks that count, because too many were noisy; None in older records."""

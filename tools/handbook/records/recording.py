@@ -175,6 +175,7 @@ def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, 
         claims=tuple(_claim(each) for each in summary.claims),
         foreign_share=summary.trials.foreign_share,
         rejected_blocks=len(summary.trials.rejected_blocks),
+        repeated_trials=summary.trials.repeated,
         noisy_blocks=len(summary.trials.noisy_blocks_kept),
     )
 

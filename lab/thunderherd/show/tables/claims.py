@@ -129,6 +129,6 @@ def claims_legend() -> str:
     """Explains the verdicts of claims."""
     return (
         "Supported: every difference that the claim needs is significantly above zero; refuted: one is "
-        "significantly below. Verdicts are corrected (Holm) for all claims together; each interval is for "
-        "its own figure."
+        "significantly below; no difference that matters: one is inside the margin that the claim states. "
+        "Verdicts are corrected (Holm) for all claims together; each interval is for its own figure."
     )
