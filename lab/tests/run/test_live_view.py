@@ -47,7 +47,10 @@ def shown(view: LiveView, *, width: int = 130, height: int = 40) -> str:
     return stream.getvalue()
 
 
-def test_a_terminal_gets_the_view_and_keeps_what_matters(small_study: Study) -> None:
+def test_a_terminal_gets_the_view_and_keeps_what_matters(
+    small_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     assert isinstance(choose(small_study, io.StringIO()), PlainProgress)
     stream = terminal()
     view = choose(small_study, stream)

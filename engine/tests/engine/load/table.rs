@@ -170,7 +170,7 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
         ["closed_threads --clients 1 --connections kept --duration 2s", "closed --children 1 --loops 30 --think 30ms"]
     {
         let options = format!("--load {load}");
-        let watched = run_on_a_terminal(&mut command("bytes", server.port, &options));
+        let watched = run_on_a_terminal(command("bytes", server.port, &options).env("TERM", "xterm"));
         assert_eq!(watched.status, Some(0), "{watched:?}");
         let states: Vec<&str> = watched.errors.split(ERASE).collect();
         let [nothing, shown @ .., rest] = &states[..] else { panic!("{watched:?}") };
