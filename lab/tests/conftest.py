@@ -28,8 +28,8 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
 LONGEST = (
-    "repository/test_sources", "repository/test_tutorial", "search/test_crossover", "search/test_compare",
-    "study/test_defaults",
+    "repository/test_sources", "gate/test_ends", "repository/test_tutorial", "search/test_crossover",
+    "search/test_compare", "study/test_defaults", "run/test_claims_decided", "capsule/test_replay",
     "studies/test_peers", "cli/test_main", "repository/test_extending", "show/report/test_pages",
     "show/tables/test_sweeps", "study/checks/test_refused", "show/charts/test_sweeps",
     "conform/test_conformance", "show/report/test_page", "show/report/test_sweeps",
