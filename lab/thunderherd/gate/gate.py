@@ -116,18 +116,31 @@ def _ended(
 
     summary = stages.run(GATE, study, seed, {CLAIMS_FILE: claims}, telling)
     names = {BASE: labels[0], HEAD: labels[1]}
-    for name, why in summary.trials.given_up.items():
-        if not any(each.startswith(FAILURES) for each in why.partition(LAST)[2].split("; ")):
-            # A load that was late, for instance: the gate is undecided.
-            continue
+    for name, why in _failed(summary, stages.directory / GATE).items():
         label = names.get(name.partition("@")[0], name)
         raise UserError(
-            f"{label} was given up: {why}",
-            code="gate.given_up",
+            f"{label} failed: {why}",
+            code="gate.server_failed",
             hint=f"`thunderherd table {stages.directory / GATE}` shows its trials",
             where="gate",
         )
     return Gated(questions, summary, stages.directory / GATE, labels)
+
+
+def _failed(summary: Summary, run: Path) -> dict[str, str]:
+    """Return why servers failed: those that were given up, or that have no valid trial.
+
+    If a load failed, because it was late, for instance, the gate is undecided.
+    """
+    from thunderherd.records.directory import load
+
+    trials = {each.contender: each for each in load(run).trials}
+    valid = {each.contender for each in load(run).trials if each.valid}
+    last = {name: "; ".join(each.invalid_reasons) for name, each in trials.items() if name not in valid}
+    last |= {name: why.partition(LAST)[2] for name, why in summary.trials.given_up.items()}
+    return {
+        name: why for name, why in last.items() if any(each.startswith(FAILURES) for each in why.split("; "))
+    }
 
 
 def _base(request: StudyGateRequest, study: Study) -> str:
