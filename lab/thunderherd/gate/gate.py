@@ -134,9 +134,9 @@ def _failed(summary: Summary, run: Path) -> dict[str, str]:
     """
     from thunderherd.records.directory import load
 
-    trials = {each.contender: each for each in load(run).trials}
-    valid = {each.contender for each in load(run).trials if each.valid}
-    last = {name: "; ".join(each.invalid_reasons) for name, each in trials.items() if name not in valid}
+    trials = load(run).trials
+    valid = {each.contender for each in trials if each.valid}
+    last = {each.contender: "; ".join(each.invalid_reasons) for each in trials if each.contender not in valid}
     last |= {name: why.partition(LAST)[2] for name, why in summary.trials.given_up.items()}
     return {
         name: why for name, why in last.items() if any(each.startswith(FAILURES) for each in why.split("; "))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
 
-from thunderherd.judge.summary.block_rejection import blocks_of
+from thunderherd.judge.summary.block_rejection import last_attempts
 from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 
 __all__ = [
@@ -90,8 +90,7 @@ def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSe
         for trial in trials
         if trial.valid and (value := (trial.metrics or {}).get(metrics.get(trial.contender, ""))) is not None
     ]
-    last = [each for block in blocks_of(trials) for each in block.trials.values()]
-    counted = {(each.contender, each.block): each.attempt for each in last}
+    counted = {(each.contender, each.block): each.attempt for each in last_attempts(trials)}
     of_contender: dict[str, list[float]] = {}
     for counting in (True, False):
         for trial, value in found:

@@ -152,6 +152,11 @@ def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
     return [found[number] for number in sorted(found)]
 
 
+def last_attempts(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that count in their blocks, without those that were repeated."""
+    return [each for block in blocks_of(trials) for each in block.trials.values()]
+
+
 def most_blocks(look: Look, reject_at_most_percent: float) -> int:
     """Return how many blocks a look may use in all, so that at most that share of them is rejected."""
     # The small addition keeps 12 / 0.75 = 16 from becoming 15.999...

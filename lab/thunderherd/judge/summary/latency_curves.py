@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.judge.summary.block_rejection import blocks_of
+from thunderherd.judge.summary.block_rejection import last_attempts
 from thunderherd.records.summary import Summary, TrialRecord
 
 __all__ = ["SHARES", "LatencyCurve", "latency_curves"]
@@ -37,7 +37,7 @@ def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str,
     """
     accepted = {*summary.trials.accepted_blocks}
     kept: dict[str, list[str | None]] = {}
-    for trial in (each for block in blocks_of(trials) for each in block.trials.values()):
+    for trial in last_attempts(trials):
         if trial.valid and trial.block in accepted:
             of_loads = [load.latency.histogram if load.latency else None for load in trial.loads]
             kept.setdefault(trial.contender, []).extend(of_loads)

@@ -16,7 +16,7 @@ from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
-from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, most_blocks
+from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_of, last_attempts, most_blocks
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
@@ -450,7 +450,7 @@ def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection)
     counted = set(selection.counted())
     bases = {contender.name: contender.base for contender in study.contenders}
     every, late = Counter[str](), Counter[str]()
-    for trial in (trial for block in blocks_of(trials) for trial in block.trials.values()):
+    for trial in last_attempts(trials):
         if trial.valid and trial.block in counted:
             every[bases[trial.contender]] += 1
             late[bases[trial.contender]] += bool(read_late(trial))
@@ -466,7 +466,7 @@ def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:
         if not trial.valid
     )
     valid = [trial for trial in trials if trial.valid]
-    last = [each for block in blocks_of(trials) for each in block.trials.values() if each.valid]
+    last = [each for each in last_attempts(trials) if each.valid]
     kept = sum(each.block not in selection.rejected for each in last)
     foreign = [trial.noise.foreign_share for trial in trials if trial.noise is not None]
     return TrialCounts(
