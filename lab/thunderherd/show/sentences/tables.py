@@ -110,11 +110,11 @@ def trial_counts(summary: Summary) -> str:
     text = (
         f"{trials.valid:,} valid, {trials.invalid:,} invalid, {trials.rejected:,} rejected for outside noise"
     )
-    if trials.repeated:
-        text += f", {trials.repeated:,} of them repeated"
     if trials.rejected_blocks:
         blocks = ", ".join(map(str, trials.rejected_blocks))
         text += f" ({'block' if len(trials.rejected_blocks) == 1 else 'blocks'} {blocks})"
+    if trials.repeated:
+        text += f", {trials.repeated:,} of them since they were repeated"
     return text
 
 
