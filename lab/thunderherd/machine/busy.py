@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd.machine import noise, proc
 from thunderherd.records.summary import Noise
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 SHOWN_SHARE = 0.02
 """Least share of a CPU for which a process is named: two ticks in a second. Below that, ticks are too

@@ -25,10 +25,10 @@ from thunderherd.text.figures import (
     heading_of,
     interval_span,
     number,
-    printable,
     unit_of,
     words_of,
 )
+from thunderherd.text.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -13,6 +13,7 @@ from typing import Protocol, Self, TextIO
 
 from thunderherd.records.summary import TrialRecord
 from thunderherd.text.figures import count, duration
+from thunderherd.text.printable import printable
 
 
 class Progress(Protocol):
@@ -102,7 +103,7 @@ class PlainProgress:
         pass
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
         self._said = time.monotonic()
 
     def begins(self, trials: Sequence[TrialRecord], absent: Container[str] = ()) -> None:

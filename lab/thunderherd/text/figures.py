@@ -259,8 +259,3 @@ def count(quantity: int, singular: str, plural: str | None = None) -> str:
 def listed(names: Sequence[str]) -> str:
     """Writes `a, b and c`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-
-
-def printable(text: str) -> str:
-    """Replaces control characters, which a terminal would obey, by `\\ufffd`; line ends stay."""
-    return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)

@@ -16,7 +16,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 PLAIN_WIDTH = 120
 LONGEST_PROSE = 100

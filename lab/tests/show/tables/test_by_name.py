@@ -36,7 +36,8 @@ from thunderherd.show.tables.formats import (
 )
 from thunderherd.show.tables.main import main_figures
 from thunderherd.show.tables.model import NamedTable, plain_table
-from thunderherd.text.figures import main_of, printable
+from thunderherd.text.figures import main_of
+from thunderherd.text.printable import printable
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q www.r.s “t” 5 > 4"

@@ -15,7 +15,8 @@ from thunderherd.records.summary import Summary
 from thunderherd.show.charts.axes import FIGURES, decade_ticks
 from thunderherd.show.charts.style import INK, MUTED, NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
-from thunderherd.text.figures import number, printable
+from thunderherd.text.figures import number
+from thunderherd.text.printable import printable
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]
 

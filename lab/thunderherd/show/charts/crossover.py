@@ -13,7 +13,8 @@ from thunderherd.show.charts import files
 from thunderherd.show.charts.axes import FIGURES, NumberAxis
 from thunderherd.show.charts.style import INK, MUTED, WIDE, colours_of, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
-from thunderherd.text.figures import ABSENT, number, printable, ratio_digits, span
+from thunderherd.text.figures import ABSENT, number, ratio_digits, span
+from thunderherd.text.printable import printable
 from thunderherd.toml.quantities import amount
 
 __all__ = ["about", "crossover_chart", "write_pictures"]

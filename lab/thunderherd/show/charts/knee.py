@@ -11,7 +11,7 @@ from thunderherd.show.charts import files
 from thunderherd.show.charts.style import INK, WIDE, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.show.sentences.knee import goal_in_words, rate_in_words
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 __all__ = ["knee_chart", "write_pictures"]
 

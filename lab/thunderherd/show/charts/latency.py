@@ -17,7 +17,8 @@ from thunderherd.show.charts.axes import FIGURES, decade_ticks
 from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.tables.model import Cell, Table
-from thunderherd.text.figures import Unit, decimals, number, printable, unit_of
+from thunderherd.text.figures import Unit, decimals, number, unit_of
+from thunderherd.text.printable import printable
 
 __all__ = ["latency_chart", "latency_table"]
 

@@ -25,7 +25,8 @@ from thunderherd.show.charts.block_tooltips import BlocksBehind
 from thunderherd.show.charts.style import INK, MUTED, caveats, colours_of, dressed
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import notes_by_mark, papers_of
-from thunderherd.text.figures import main_of, number, places, printable, span
+from thunderherd.text.figures import main_of, number, places, span
+from thunderherd.text.printable import printable
 
 __all__ = ["clients_per_worker_chart", "process_control_chart"]
 

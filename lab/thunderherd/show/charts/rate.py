@@ -11,7 +11,8 @@ from thunderherd.show.charts.axes import FIGURES
 from thunderherd.show.charts.block_tooltips import BlocksBehind
 from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
-from thunderherd.text.figures import BETWEEN, number, printable, words_of
+from thunderherd.text.figures import BETWEEN, number, words_of
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_points, digits_for, shown_of, unit_for
 
 __all__ = ["over_rate", "rate_chart"]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from thunderherd.records.summary import Summary
 from thunderherd.show.charts.vega_lite import SCHEMA, Chart, field, named_data
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 """The colours of text, lesser text and grid. A page may map them to others, as report.html does when dark."""

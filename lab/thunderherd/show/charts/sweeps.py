@@ -20,16 +20,8 @@ from thunderherd.show.charts.block_tooltips import BlocksBehind
 from thunderherd.show.charts.style import NARROW, WIDE, colours_of, distinction, dressed, heading
 from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import as_printed, papers_of
-from thunderherd.text.figures import (
-    BETWEEN,
-    Unit,
-    capital,
-    extrapolated,
-    not_offered,
-    number,
-    printable,
-    words_of,
-)
+from thunderherd.text.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, words_of
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 
 __all__ = ["sweep_chart"]

@@ -19,16 +19,8 @@ from thunderherd.show.report.inline_svg import FlameGraph, read_flame_graph
 from thunderherd.show.sentences.left_out import not_sampled
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.stacks.symbols import CopyKind
-from thunderherd.text.figures import (
-    ABSENT,
-    count,
-    number,
-    percent,
-    printable,
-    share_in_percent,
-    span,
-    time_share,
-)
+from thunderherd.text.figures import ABSENT, count, number, percent, share_in_percent, span, time_share
+from thunderherd.text.printable import printable
 
 KINDS: dict[CopyKind, str] = {
     "across": "between program and kernel",

@@ -47,12 +47,8 @@ from thunderherd.show.tables.model import Table
 from thunderherd.show.tables.paper_counters import perf_stat_legend, perf_stats
 from thunderherd.show.tables.sweeps import slope_table
 from thunderherd.study.file.names import typed
-from thunderherd.text.figures import (
-    head_of_names,
-    main_of,
-    printable,
-    words_of,
-)
+from thunderherd.text.figures import head_of_names, main_of, words_of
+from thunderherd.text.printable import printable
 from thunderherd.toml.quantities import COUNT, quantity_of
 
 __all__ = ["DrawnChart", "ReportedRun", "run_variables"]

@@ -9,7 +9,8 @@ from thunderherd.judge.summary.block_order import BlockSeen, blocks_seen
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.show.sentences.tables import trial_counts
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.text.figures import count, printable, share_in_percent
+from thunderherd.text.figures import count, share_in_percent
+from thunderherd.text.printable import printable
 
 __all__ = ["ValiditySection", "validity_section"]
 

@@ -22,7 +22,8 @@ from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.tables.explanation import causes_table
 from thunderherd.show.tables.model import Cell, Table
 from thunderherd.show.tables.sweeps import Reasons
-from thunderherd.text.figures import count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.text.figures import count, decimals, extrapolated, number, unit_of
+from thunderherd.text.printable import printable
 
 OFTEN = 0.01
 """The fewest calls per request, by any contender, for a row."""

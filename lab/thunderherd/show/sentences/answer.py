@@ -25,9 +25,9 @@ from thunderherd.text.figures import (
     main_of,
     number,
     percent,
-    printable,
     words_of,
 )
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 __all__ = [

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from thunderherd.metrics.table import better_of
 from thunderherd.records.limits import BoundSummary
 from thunderherd.records.summary import PROCESS_CONTROL, Summary
-from thunderherd.text.figures import Unit, decimals, number, printable, seconds_per, unit_of, words_of
+from thunderherd.text.figures import Unit, decimals, number, seconds_per, unit_of, words_of
+from thunderherd.text.printable import printable
 
 
 class BoundInWords(NamedTuple):

@@ -10,7 +10,8 @@ from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, 
 from thunderherd.show.sentences.leads import Lead
 from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.show.sentences.tables import invalid_trials, of_all_trials, trial_counts, without_meaning
-from thunderherd.text.figures import capital, count, decimals, listed, number, printable, unit_of, words_of
+from thunderherd.text.figures import capital, count, decimals, listed, number, unit_of, words_of
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_least_in_words
 
 __all__ = [

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from thunderherd.metrics.table import BOTH, SIDES, metric
 from thunderherd.records.extra_trials import CostEstimate, CountingCost
 from thunderherd.records.summary import Summary
-from thunderherd.text.figures import capital, count, percent, printable, ratio_digits, span, words_of
+from thunderherd.text.figures import capital, count, percent, ratio_digits, span, words_of
+from thunderherd.text.printable import printable
 
 __all__ = ["about_cpu_time", "about_metrics", "cost_in_short", "cost_lines"]
 

@@ -18,9 +18,9 @@ from thunderherd.text.figures import (
     listed,
     number,
     percent,
-    printable,
     span,
 )
+from thunderherd.text.printable import printable
 
 __all__ = [
     "ALMOST",

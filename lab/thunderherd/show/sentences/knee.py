@@ -8,8 +8,9 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import DesignKnee, KneePair, KneeSummary
 from thunderherd.show.sentences.leads import Lead
 from thunderherd.show.sentences.tables import with_ranges, without_meaning, without_numbers
-from thunderherd.text.figures import count, percent, printable, seconds_in_words
+from thunderherd.text.figures import count, percent, seconds_in_words
 from thunderherd.text.layout import Sentence
+from thunderherd.text.printable import printable
 
 __all__ = ["answer", "goal_in_words", "interval_in_words", "rate_in_words", "sentences", "to_know"]
 

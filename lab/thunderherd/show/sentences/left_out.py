@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from thunderherd.records.summary import Summary
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 
 def where_drawn(summary: Summary, directory: Path) -> str:

@@ -9,15 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, Summary
-from thunderherd.text.figures import (
-    ABSENT,
-    decimals,
-    main_of,
-    number,
-    printable,
-    shows_process_control,
-    superscript,
-)
+from thunderherd.text.figures import ABSENT, decimals, main_of, number, shows_process_control, superscript
+from thunderherd.text.printable import printable
 
 __all__ = [
     "Notes",

@@ -9,7 +9,8 @@ from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSumma
 from thunderherd.show.sentences.source_figures import as_printed
 from thunderherd.show.sentences.tables import OF_PAPER
 from thunderherd.show.tables.model import Cell, Column, Field, Row, Table, interval_fields, plain_table
-from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
+from thunderherd.text.figures import ABSENT, BETWEEN, seconds_per, words_of
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import shown_of, unit_for
 
 __all__ = [

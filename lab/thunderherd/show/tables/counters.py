@@ -24,7 +24,8 @@ from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
 from thunderherd.show.tables.model import Cell, Table, estimate_cell
 from thunderherd.show.tables.sweeps import Reasons, why_none
-from thunderherd.text.figures import extrapolated, not_offered, printable
+from thunderherd.text.figures import extrapolated, not_offered
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import digits_for, shown_of, unit_for
 
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend"]

@@ -18,14 +18,8 @@ from thunderherd.records.summary import (
 from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables.model import Field, Table, interval_fields, plain_table
 from thunderherd.show.tables.sweeps import why_none, why_not
-from thunderherd.text.figures import (
-    Unit,
-    extrapolated,
-    main_of,
-    printable,
-    seconds_per,
-    shows_process_control,
-)
+from thunderherd.text.figures import Unit, extrapolated, main_of, seconds_per, shows_process_control
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_points, shown, shown_of, unit_for
 
 __all__ = [

@@ -17,7 +17,8 @@ from thunderherd.show.sentences.explanation import (
     unit_of_times,
 )
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.text.figures import ABSENT, SMALL_SECONDS, capital, decimals, number, printable, span
+from thunderherd.text.figures import ABSENT, SMALL_SECONDS, capital, decimals, number, span
+from thunderherd.text.printable import printable
 
 __all__ = ["causes_table", "pairs_table"]
 

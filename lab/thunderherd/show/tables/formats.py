@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from thunderherd.show.tables.model import Table, for_readers
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 __all__ = [
     "as_csv",

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.model import Cell, Column, Row, Table
-from thunderherd.text.figures import ABSENT, decimals, number, printable, share_in_percent
+from thunderherd.text.figures import ABSENT, decimals, number, share_in_percent
+from thunderherd.text.printable import printable
 
 FEWEST_TICKS = 10
 """The fewest ticks for a figure: with fewer, one tick would change it by more than a tenth."""

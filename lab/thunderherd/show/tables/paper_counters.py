@@ -11,7 +11,8 @@ from thunderherd.show.sentences.counting_cost import cost_lines
 from thunderherd.show.sentences.source_figures import as_printed
 from thunderherd.show.tables.model import Cell, Table, estimate_cell
 from thunderherd.show.tables.sweeps import Reasons
-from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated, printable
+from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import not_tiny, shown
 
 __all__ = [

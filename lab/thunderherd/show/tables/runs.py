@@ -15,7 +15,8 @@ from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.show.sentences.source_figures import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.tables.sweeps import Reasons, digits_of_cell, metrics_of, why_none, why_not
-from thunderherd.text.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
+from thunderherd.text.figures import ABSENT, extrapolated, heading_of, number, unit_of
+from thunderherd.text.printable import printable
 from thunderherd.text.shown import at_points, counted_over, digits_for, is_count
 
 __all__ = ["main_runs", "sweep_runs"]

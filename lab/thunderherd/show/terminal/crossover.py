@@ -11,8 +11,9 @@ from thunderherd.show.sentences.compared import to_know
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.show.tables.searches import sizes_table
 from thunderherd.show.terminal.result_page import ResultPage, print_result
-from thunderherd.text.figures import capital, printable
+from thunderherd.text.figures import capital
 from thunderherd.text.layout import Sentence
+from thunderherd.text.printable import printable
 
 __all__ = ["print_crossover"]
 

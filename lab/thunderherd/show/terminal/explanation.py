@@ -20,8 +20,8 @@ from thunderherd.show.sentences.explanation import (
 )
 from thunderherd.show.tables.explanation import causes_table, pairs_table
 from thunderherd.show.terminal.result_page import ResultPage, print_result
-from thunderherd.text.figures import printable
 from thunderherd.text.layout import Sentence
+from thunderherd.text.printable import printable
 
 __all__ = ["Explained", "print_explained", "print_not_explained"]
 

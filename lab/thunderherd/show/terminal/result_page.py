@@ -10,8 +10,8 @@ from rich.text import Text
 
 from thunderherd.show.tables.model import Table
 from thunderherd.show.terminal.tables import print_table
-from thunderherd.text.figures import printable
 from thunderherd.text.layout import Sentence, head_width, print_answer, print_facts
+from thunderherd.text.printable import printable
 
 __all__ = ["MOST_NOTES", "ResultPage", "few_notes", "print_result"]
 

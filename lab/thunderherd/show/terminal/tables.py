@@ -15,8 +15,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from thunderherd.show.tables.model import NOTHING, Cell, Column, Table, with_details
-from thunderherd.text.figures import BETWEEN, MARKS, printable
+from thunderherd.text.figures import BETWEEN, MARKS
 from thunderherd.text.layout import divided, prose
+from thunderherd.text.printable import printable
 
 __all__ = ["VERDICT_STYLES", "print_table"]
 
