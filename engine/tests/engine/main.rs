@@ -9,6 +9,7 @@ mod support;
 
 mod cli;
 mod count;
+mod fuzzed;
 mod load;
 mod net;
 mod serve;

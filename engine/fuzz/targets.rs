@@ -1,0 +1,177 @@
+//! What faces a socket or a file, driven by any bytes: a fault is a panic, or an end that stops making progress.
+//!
+//! `tests/engine/fuzzed.rs` runs each target on the kept corpus and on random bytes; `make fuzz` lets cargo-fuzz search.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+
+use thunderherd_engine::base::setting::{Kind, Setting, Settings, Value};
+use thunderherd_engine::base::window::Window;
+use thunderherd_engine::protocol::workload::{Answer, Input, More, Next, Service, Then, Workload};
+use thunderherd_engine::requests::recording::{self, RecordedGaps};
+use thunderherd_engine::sys::descriptor;
+use thunderherd_engine::transfer::inbox::Inbox;
+use thunderherd_engine::transfer::outbox::Outbox;
+use thunderherd_engine::transfer::primitive::{Waits, Want};
+use thunderherd_engine::workloads::WORKLOADS;
+
+/// A target: takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// All targets by name, which is that of the corpus's folder.
+pub const TARGETS: &[(&str, Target)] =
+    &[("sessions", sessions), ("conversations", conversations), ("settings", settings), ("csv", csv)];
+
+/// Runs the target of that name.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(other, _)| *other == name).expect("a target");
+    target(data);
+}
+
+/// Parts of the input after which an end must have come: it has no more.
+const MOST_TURNS: usize = 10_000;
+
+/// Bytes of a reply that are read: the rest of a long one adds nothing.
+const MOST_SENT: u64 = 1 << 20;
+
+/// Takes a number from the front; 0 at the end.
+fn number(data: &mut &[u8]) -> usize {
+    let Some((&first, rest)) = data.split_first() else { return 0 };
+    *data = rest;
+    usize::from(first)
+}
+
+/// A workload, and its settings with the switches that the input turns on.
+fn chosen(data: &mut &[u8], declared: fn(&Workload) -> &'static [Setting]) -> (&'static Workload, Settings) {
+    let workload = WORKLOADS[number(data) % WORKLOADS.len()].item;
+    let switches = number(data);
+    let given: BTreeMap<&str, Value> = declared(workload)
+        .iter()
+        .enumerate()
+        .filter(|(place, setting)| matches!(setting.kind, Kind::Boolean { .. }) && switches >> (place % 8) & 1 == 1)
+        .map(|(_, setting)| (setting.name, Value::Boolean(true)))
+        .collect();
+    (workload, Settings::new(declared(workload), &given))
+}
+
+/// Puts the next part of the input into an inbox: of the size that its first byte says, and that the end wants. Returns
+/// whether there was one.
+fn arrive(data: &mut &[u8], inbox: &mut Inbox, want: Want) -> bool {
+    let most = (1 + number(data) * number(data)).min(want.most()).min(data.len());
+    let (part, rest) = data.split_at(most);
+    *data = rest;
+    inbox.room(part.len().max(1))[..part.len()].copy_from_slice(part);
+    inbox.filled(part.len());
+    !part.is_empty()
+}
+
+/// Empties an outbox, as a socket does.
+fn send(outbox: &mut Outbox, sent: &mut u64) {
+    while let Some(piece) = outbox.front() {
+        let bytes = piece.length();
+        *sent += bytes;
+        outbox.sent(bytes);
+    }
+}
+
+/// Server sides that were made: some prepare a file.
+static SERVICES: Mutex<BTreeMap<String, Box<dyn Service>>> = Mutex::new(BTreeMap::new());
+
+/// The server side of each workload, with any requests in any parts.
+fn sessions(mut data: &[u8]) {
+    let (workload, settings) = chosen(&mut data, |workload| workload.service_settings);
+    let mut services = SERVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let service = services.entry(format!("{} {settings:?}", workload.about.summary)).or_insert_with(|| {
+        let made = (workload.service)(&settings, Waits::InTheCall).expect("the settings are allowed");
+        made.prepare().expect("it has room");
+        made
+    });
+    let (mut session, mut inbox, mut outbox) = (service.open(), Inbox::default(), Outbox::default());
+    let (mut want, mut sent) = (session.first(), 0);
+    for _ in 0..MOST_TURNS {
+        assert!(want.most() > 0, "it wants nothing, and would wait for ever");
+        let came = !inbox.unread().is_empty() || arrive(&mut data, &mut inbox, want);
+        let unread = inbox.unread().len();
+        let mut input = Input::new(&mut inbox, 1, 0, !came);
+        let next = session.receive(&mut input, &mut outbox);
+        assert!(input.bytes().len() <= unread);
+        send(&mut outbox, &mut sent);
+        let then = match next {
+            Err(_) | Ok(Next::Close) => return,
+            Ok(Next::Receive(want)) => Then::Receive(want),
+            Ok(Next::Answered(then)) => then,
+            Ok(Next::Begun(then)) => {
+                while sent < MOST_SENT && session.more(&mut outbox) == More::Part {
+                    send(&mut outbox, &mut sent);
+                }
+                then
+            }
+            Ok(Next::Work(_, then)) => then,
+        };
+        match then {
+            Then::Receive(next) if came && sent < MOST_SENT => want = next,
+            _ => return,
+        }
+    }
+    panic!("it makes no progress");
+}
+
+/// The client side of each workload, with any replies in any parts.
+fn conversations(mut data: &[u8]) {
+    let (workload, settings) = chosen(&mut data, |workload| workload.client_settings);
+    let Ok(client) = (workload.client)(&settings) else { return };
+    let (mut conversation, mut inbox, mut outbox) = (client.open(), Inbox::default(), Outbox::default());
+    let window = Window::whole_life();
+    let mut sent = 0;
+    let mut want = conversation.ask(&mut outbox);
+    for _ in 0..MOST_TURNS {
+        send(&mut outbox, &mut sent);
+        while sent < MOST_SENT && conversation.more(&mut outbox, &window) == More::Part {
+            send(&mut outbox, &mut sent);
+        }
+        assert!(want.most() > 0, "it wants nothing, and would wait for ever");
+        let came = !inbox.unread().is_empty() || arrive(&mut data, &mut inbox, want);
+        let mut input = Input::new(&mut inbox, 1, 0, !came);
+        match conversation.receive(&mut input) {
+            Err(_) | Ok(Answer::Last | Answer::Surplus { .. }) => return,
+            Ok(Answer::Receive(_) | Answer::Continue(_) | Answer::Complete) if !came => return,
+            Ok(Answer::Receive(next) | Answer::Continue(next)) => want = next,
+            Ok(Answer::Complete) if sent >= MOST_SENT => return,
+            Ok(Answer::Complete) => {
+                conversation.counts();
+                want = conversation.ask(&mut outbox);
+            }
+        }
+    }
+    panic!("it makes no progress");
+}
+
+/// The texts of settings: sizes, mixes, headers, paths.
+fn settings(mut data: &[u8]) {
+    let workload = WORKLOADS[number(&mut data) % WORKLOADS.len()].item;
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // Such a text names a file, which is another target.
+    if text.contains("file:") || text.starts_with('/') {
+        return;
+    }
+    for setting in workload.client_settings {
+        if let Kind::Text { .. } = setting.kind {
+            let given = BTreeMap::from([(setting.name, Value::Word(text.to_owned()))]);
+            let made = (workload.client)(&Settings::new(workload.client_settings, &given));
+            if let Ok(client) = made {
+                client.open().ask(&mut Outbox::default());
+            }
+        }
+    }
+}
+
+/// Files with requests: sizes, and recorded traffic.
+fn csv(data: &[u8]) {
+    let file = descriptor::memory_file(c"fuzzed").expect("a file in memory");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::File::from(file.try_clone().expect("a descriptor")).write_all(data).expect("memory");
+    let _ = recording::sizes("sizes", &path, 1..=1 << 30);
+    let _ = RecordedGaps::read("recording", &path);
+}
