@@ -114,10 +114,10 @@ impl<'run> BlockingClient<'run> {
     }
 
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {
-        let run = self.state.run;
+        let (run, begun) = (self.state.run, now());
         let socket = connect(&run.target, self.state.number())?;
         if let Some(measure) = &mut self.measure {
-            measure.connected(now());
+            measure.connected(begun, now());
         }
         self.state.caller(socket, &mut self.openers)
     }

@@ -21,6 +21,8 @@ pub struct Measure<'run> {
     window: &'run Window,
     requests: u64,
     connections: u64,
+    /// Times to connect.
+    connecting: Histogram<u32>,
     // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
     latency: Histogram<u32>,
     /// The same per status, for replies that have one; in a closed loop instead of the other.
@@ -43,6 +45,7 @@ impl<'run> Measure<'run> {
             window,
             requests: 0,
             connections: 0,
+            connecting: histogram(),
             latency: histogram(),
             by_status: Vec::new(),
             by_kind: Vec::new(),
@@ -58,9 +61,12 @@ impl<'run> Measure<'run> {
         Measure { scheduled: Some(Box::default()), ..Measure::new(window) }
     }
 
-    /// Counts a new connection.
-    pub fn connected(&mut self, at: u64) {
-        self.connections += u64::from(self.window.contains(at));
+    /// Counts a new connection, whose first attempt began at a moment.
+    pub fn connected(&mut self, begun: u64, at: u64) {
+        if self.window.contains(at) {
+            self.connections += 1;
+            record(&mut self.connecting, at.saturating_sub(begun));
+        }
     }
 
     /// Counts a reply.
@@ -198,6 +204,8 @@ pub struct Measured {
     pub requests: u64,
     /// Connections opened within the window.
     pub connections: u64,
+    /// Their times to connect. Empty if the load does not measure them.
+    pub connecting: Histogram<u64>,
     /// Latencies from sending to reply. Empty if the load does not measure them, and for an open loop, whose latencies
     /// are in `scheduled`.
     pub latency: Histogram<u64>,
@@ -229,6 +237,7 @@ impl Default for Measured {
             window: None,
             requests: 0,
             connections: 0,
+            connecting: histogram(),
             latency: histogram(),
             by_status: BTreeMap::new(),
             by_kind: Vec::new(),
@@ -255,6 +264,7 @@ impl Measured {
         if let Some(scheduled) = &measure.scheduled {
             self.scheduled.get_or_insert_default().add(scheduled);
         }
+        add(&mut self.connecting, &measure.connecting);
         add(&mut self.latency, &measure.latency);
         for (status, latency) in &measure.by_status {
             add(self.by_status.entry(status.code).or_insert_with(histogram), latency);
@@ -288,13 +298,14 @@ mod tests {
         let mut measure = Measure::new(&window);
         for (sent, at) in [(10, 99), (10, 100), (150, 199), (150, 200)] {
             measure.answered(None, sent, at);
-            measure.connected(at);
+            measure.connected(sent, at);
         }
         let mut sums = Measured::default();
         sums.add(&measure);
         sums.add(&measure);
         assert_eq!((sums.requests, sums.connections, sums.latency.len()), (4, 4, 4));
         assert_eq!((sums.latency.min(), sums.latency.max()), (49, 90));
+        assert_eq!((sums.connecting.len(), sums.connecting.min(), sums.connecting.max()), (4, 49, 90));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::requests::traffic::{self, KindSent};
 /// would decide it. The maximum is a single request, and null for fewer than 100 requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Times {
-    /// Number of requests.
+    /// Number of requests; of times to connect, number of connections.
     pub requests: u64,
     /// Arithmetic mean.
     pub mean_ns: f64,

@@ -22,7 +22,7 @@ use crate::count::own_memory::Memory;
 use crate::count::tally::Counts;
 use crate::lines::conform::{ConformCase, ConformStop, Conformed};
 use crate::lines::cpu_source::CpuSource;
-use crate::lines::load::{Latency, Scheduled, Traffic, Validity};
+use crate::lines::load::{Latency, Scheduled, Times, Traffic, Validity};
 use crate::lines::profile::{Profile, ProfileCheck, Stack};
 use crate::lines::usage::{Split, Used};
 use crate::net::closings::Closed;
@@ -237,6 +237,10 @@ pub struct LoadResult {
     /// waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from
     /// when the request was due.
     pub latency: Option<Latency>,
+    /// Time to connect, for the connections opened in the window if there is one. A closed loop counts it apart from the
+    /// latency; an open loop with a connection for each request counts it in the latency, too. Null if no connection was
+    /// opened, or if the load measures no latency.
+    pub connecting: Option<Times>,
     /// Accuracy with which an open loop kept its schedule.
     pub scheduled: Option<Scheduled>,
     /// Replies by status. Empty if the protocol has no statuses.

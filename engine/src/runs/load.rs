@@ -19,7 +19,7 @@ use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
 use crate::count::tally::Tally;
-use crate::lines::load::{self, Latency, Traffic};
+use crate::lines::load::{self, Latency, Times, Traffic};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::net::address::Address;
 use crate::net::socket_diagnosis::Ends;
@@ -185,6 +185,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         counted_to_ns: counted_to,
         window,
         latency: Latency::of(&measured)?,
+        connecting: Times::of(&measured.connecting)?,
         memory: plan.load.item.is_one_process().then(|| Memory::now(measured.connected)).flatten(),
         used: (&usage).into(),
         readout,

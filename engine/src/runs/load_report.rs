@@ -307,6 +307,9 @@ fn latencies(result: &LoadResult) -> String {
         };
         rows.push(times_row("Latency", &latency.times).note(since));
     }
+    if let Some(connecting) = &result.connecting {
+        rows.push(times_row("Connect", connecting).note("to connect"));
+    }
     if let Some(scheduled) = &result.scheduled {
         for (label, times, note) in [
             ("Service", &scheduled.service_time, "since sent"),

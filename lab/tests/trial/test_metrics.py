@@ -33,7 +33,7 @@ TIMED_ALONE = [
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
     *(
         f"{what}_{part}_seconds"
-        for what in ("latency", "service_time", "send_lag", "connection_wait")
+        for what in ("latency", "connecting", "service_time", "send_lag", "connection_wait")
         for part in ("mean", "p50", "p90", "p99", "p999", "maximum")
     ),
     *("offered_per_second", "share_of_offered", "waited_share", "never_sent", "in_system", "generator_share"),

@@ -209,6 +209,10 @@ class LoadResult(Account):
         None,
         description="Latency of replies, in the window if there is one. A closed loop measures from the sending of the request. Each client waits for its reply before it sends again, so requests that a stall prevents are not in it. An open loop measures from when the request was due.",
     )
+    connecting: Times | None = Field(
+        None,
+        description="Time to connect, for the connections opened in the window if there is one. A closed loop counts it apart from the latency; an open loop with a connection for each request counts it in the latency, too. Null if no connection was opened, or if the load measures no latency.",
+    )
     scheduled: Scheduled | None = Field(
         None, description="Accuracy with which an open loop kept its schedule."
     )
@@ -639,7 +643,9 @@ class Tally(TallyBase):
 class Times(EngineLine):
     """Distribution of a time in nanoseconds. A percentile is null if fewer than 10 requests lie beyond it, because single requests would decide it. The maximum is a single request, and null for fewer than 100 requests."""
 
-    requests: int = Field(description="Number of requests.")
+    requests: int = Field(
+        description="Number of requests; of times to connect, number of connections.",
+    )
     mean_ns: float | None = None
     p50_ns: int | None = Field(None, description="Median.")
     p90_ns: int | None = Field(None, description="90th percentile.")

@@ -104,8 +104,11 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 LATENCY = "latency"
-TIMES = (LATENCY, "service_time", "send_lag", "connection_wait")
-"""The times that a load takes of each request; loads other than open loops have only the latency."""
+CONNECTING = "connecting"
+TIMES = (LATENCY, CONNECTING, "service_time", "send_lag", "connection_wait")
+"""The times that a load takes of each request or connection; only open loops have the last three."""
+
+TOO_FEW_CONNECTIONS = "too few connections were opened in the window, or none"
 
 PERCENTILES = {"p50": 20, "p90": 100, "p99": 1_000, "p999": 10_000}
 """The percentiles in metric names, with the fewest requests that give each."""
@@ -115,7 +118,7 @@ REQUESTS_OF_MAXIMUM = 100
 
 
 def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Metric]:
-    """Return the metrics of a time that is taken of each request: `NAME_p99_seconds`."""
+    """Return the metrics of a time that is taken of each request or connection: `NAME_p99_seconds`."""
 
     def of(part: str, label: str, fewest: int = 0) -> Metric:
         heading = part if name == LATENCY and part in ("p50", "p99") else ""
@@ -127,8 +130,9 @@ def _times(name: str, words: str, *, bound: BoundRule | None = None) -> list[Met
             heading=heading,
             bound=bound,
             paced=name == LATENCY,
-            open_loop=name != LATENCY,
-            fewest_requests=fewest,
+            open_loop=name not in (LATENCY, CONNECTING),
+            none_because=TOO_FEW_CONNECTIONS if name == CONNECTING else "",
+            fewest_requests=0 if name == CONNECTING else fewest,
         )
 
     labels = {"p50": f"median {words}"}
@@ -207,6 +211,7 @@ METRICS = _table(
         "share_of_queueing_bound", "share of the queueing bound", better="more", side="client", paced=True,
     ),
     *_times(LATENCY, "latency", bound="latency"),
+    *_times(CONNECTING, "time to connect"),
     *_times("service_time", "service time", bound="latency"),
     *_times("send_lag", "delay between a request's due time and its sending"),
     *_times("connection_wait", "wait for a free connection"),

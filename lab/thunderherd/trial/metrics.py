@@ -25,6 +25,7 @@ from thunderherd.engine.line_base import (
 from thunderherd.engine.lines import LoadResult, Scheduled, Snapshot, Tally, Times, Validity
 from thunderherd.metrics.table import (
     BOTH,
+    CONNECTING,
     ELAPSED,
     LATENCY,
     METRICS,
@@ -457,6 +458,10 @@ def times_of(loads: Sequence[LoadResult]) -> dict[str, list[Times | None]]:
     of_schedules = {
         what: [getattr(load.scheduled, what) if load.scheduled else None for load in loads]
         for what in TIMES
-        if what != LATENCY
+        if what not in (LATENCY, CONNECTING)
     }
-    return {LATENCY: [load.latency for load in loads], **of_schedules}
+    return {
+        LATENCY: [load.latency for load in loads],
+        CONNECTING: [load.connecting for load in loads],
+        **of_schedules,
+    }

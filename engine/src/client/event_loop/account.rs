@@ -33,9 +33,9 @@ impl Account {
         Account { measure, counts }
     }
 
-    /// Counts a new connection.
-    pub fn connected(&mut self, at: u64) {
-        self.measure.connected(at);
+    /// Counts a new connection, whose first attempt began at a moment.
+    pub fn connected(&mut self, begun: u64, at: u64) {
+        self.measure.connected(begun, at);
     }
 
     /// Counts a request assigned to a client.

@@ -107,6 +107,7 @@ impl<B: BackEnd> Turns<B> {
         self.connecting += 1;
         self.begin_request(index);
         let member = &mut self.members[index];
+        member.connecting_since = member.full_since.unwrap_or(self.at);
         let attempt = match Attempt::begin(&self.run.target, member.state.number()) {
             Ok(attempt) if attempt.found_no_room() => {
                 if self.at - *member.full_since.get_or_insert(self.at) < self.timeout {
@@ -137,7 +138,7 @@ impl<B: BackEnd> Turns<B> {
                 }
             }
             Ok(Attempted::Connected(socket)) => {
-                self.account.connected(self.at);
+                self.account.connected(member.connecting_since, self.at);
                 self.last_connected = self.at;
                 let resets = self.usage.resets;
                 let opened = member.state.open(socket, |socket, slot| {

@@ -17,6 +17,8 @@ pub struct Member<Watch> {
     pub watch: Watch,
     /// Time of its last progress.
     pub moved: u64,
+    /// Since when it has been connecting.
+    pub connecting_since: u64,
     /// Since when the listener's queue has been full.
     pub full_since: Option<u64>,
     /// Its unfinished requests, in the order in which they became due.
@@ -83,6 +85,7 @@ impl<Watch: Default> Member<Watch> {
             place: Place::Disconnected,
             watch: Watch::default(),
             moved: 0,
+            connecting_since: 0,
             full_since: None,
             requests: VecDeque::new(),
             sent: 0,
