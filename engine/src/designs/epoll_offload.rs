@@ -285,6 +285,7 @@ mod tests {
             tally: Tally::new(0).unwrap(),
             service: Box::new(service.clone()),
             way: catalogue::way("send_each", "recv"),
+            idle_limit: None,
         }));
         let event_loop = Arc::new(AtomicI32::new(0));
         let thread = Arc::clone(&event_loop);

@@ -136,9 +136,12 @@ pub fn await_running(netlink: &mut Netlink) -> Result<Interface> {
 /// is the address of an end, and the only interface that is up besides loopback has the alias.
 pub fn leads_to_an_end(address: IpAddr) -> Result<bool> {
     let of_an_end = |end: End| [IpAddr::V4(end.address), IpAddr::V6(end.address6)].contains(&address);
-    if ![SERVER, CLIENT].into_iter().any(of_an_end) {
-        return Ok(false);
-    }
+    Ok([SERVER, CLIENT].into_iter().any(of_an_end) && in_namespace_of_ours()?)
+}
+
+/// Returns whether this process's namespace has nothing but an end of a pair made by this program: no other machine can reach
+/// it.
+pub fn in_namespace_of_ours() -> Result<bool> {
     let interfaces = interfaces(&mut Netlink::open()?)?;
     // If the kernel has tunnels, every namespace has an interface of each, which is down.
     let others: Vec<_> = interfaces.iter().filter(|each| each.is_up && each.name != LOOPBACK).collect();

@@ -80,7 +80,7 @@ fn two_large_replies(out: &str) -> Counts {
         }
     });
     let channel = openers(out, "recv").open(server.into(), tally.shared()).unwrap();
-    let mut connection = Connection::new(channel, session(LARGE as u64));
+    let mut connection = Connection::new(channel, session(LARGE as u64), None);
     drive(&mut connection);
     connection.finish();
     reader.join().unwrap();
@@ -106,7 +106,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
     let channel = openers("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
-    let mut connection = Connection::new(channel, session(LARGE as u64));
+    let mut connection = Connection::new(channel, session(LARGE as u64), None);
     client.write_all(b"4000\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert!(matches!(connection.advance(), Progress::Blocked(_)));
@@ -128,7 +128,7 @@ fn half_turns_receive_first_and_then_send() {
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
     let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
-    let mut connection = Connection::new(channel, session(LARGE as u64));
+    let mut connection = Connection::new(channel, session(LARGE as u64), None);
     let comes = |connection: &Connection| {
         let ready = descriptor::poll(&[(connection.socket(), PollFlags::POLLIN)], Some(Duration::from_secs(60)));
         assert!(!ready.unwrap()[0].is_empty());
@@ -154,7 +154,7 @@ fn a_turn_computes_one_request_and_sends_its_reply() {
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
     let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
-    let mut connection = Connection::new(channel, session_that_computes(LARGE as u64, 1));
+    let mut connection = Connection::new(channel, session_that_computes(LARGE as u64, 1), None);
     client.write_all(b"5\n7\n9\n").unwrap();
     let ready = descriptor::poll(&[(connection.socket(), PollFlags::POLLIN)], Some(Duration::from_secs(60)));
     assert!(!ready.unwrap()[0].is_empty());
@@ -280,7 +280,7 @@ fn a_reply_in_parts_comes_whole_and_then_its_end() {
             let tally = Tally::new(0).unwrap();
             let given = BTreeMap::from([("messages_at_once", Value::Integer(at_once))]);
             let channel = openers_with(primitive.name, "recv", &given).open(server.into(), tally.shared()).unwrap();
-            let mut connection = Connection::new(channel, Box::new(InParts { message, parts: parts.clone() }));
+            let mut connection = Connection::new(channel, Box::new(InParts { message, parts: parts.clone() }), None);
             let reader = std::thread::spawn(move || {
                 client.write_all(b"?").unwrap();
                 let mut received = Vec::new();
@@ -335,7 +335,7 @@ fn requests_that_compute_are_answered_in_their_order() {
     let tally = Tally::new(0).unwrap();
     let served = std::thread::spawn(move || {
         let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
-        let mut connection = Connection::new(channel, Box::new(Computing));
+        let mut connection = Connection::new(channel, Box::new(Computing), None);
         connection.serve();
         connection.finish();
     });
@@ -354,7 +354,7 @@ fn the_error_reply_of_a_failed_request_is_sent_before_the_end() {
     // No input after it: closing a connection with unread data resets it.
     client.write_all(b"1\n!\n").unwrap();
     let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
-    let mut connection = Connection::new(channel, Box::new(Computing));
+    let mut connection = Connection::new(channel, Box::new(Computing), None);
     connection.serve();
     connection.finish();
     let mut reply = String::new();

@@ -1,7 +1,6 @@
 //! Types of workloads: one protocol, both ends, without input or output.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
@@ -300,11 +299,6 @@ pub trait Session: Send {
     /// peer closes.
     fn lingers(&self) -> bool {
         false
-    }
-
-    /// Returns for how long the connection may be idle before the server closes it; `None`: for ever.
-    fn idle_limit(&self) -> Option<Duration> {
-        None
     }
 
     /// Puts the next part of a reply begun with [`Next::Begun`] into the outbox. Called when everything before it has

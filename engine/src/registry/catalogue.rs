@@ -24,6 +24,7 @@ use crate::runs;
 use crate::runs::serve::DRAIN;
 use crate::runs::serve::listener::BACKLOG;
 use crate::server::design::{Design, POOL};
+use crate::server::idle::IDLE_TIMEOUT;
 use crate::server::scoreboard::MAXIMUM_WORKERS;
 use crate::sys::process;
 use crate::transfer::channel::Way;
@@ -32,7 +33,7 @@ use crate::transfer::waiting::NEVER_SLEEPS;
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
-pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
+pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, IDLE_TIMEOUT, DRAIN];
 
 /// Settings of every load.
 pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT, GIVE_UP];

@@ -137,11 +137,11 @@ pub enum Turn {
 }
 
 impl Connection {
-    /// Starts to serve a channel of a blocking or non-blocking socket.
+    /// Starts to serve a channel of a blocking or non-blocking socket. Its client may be idle for this long; `None`: for ever.
     #[inline]
-    pub fn new(channel: Channel, session: Box<dyn Session>) -> Self {
+    pub fn new(channel: Channel, session: Box<dyn Session>, idle_limit: Option<Duration>) -> Self {
         Connection {
-            watch: session.idle_limit().map(|limit| Watch::new(channel.socket().as_raw_fd(), limit)),
+            watch: idle_limit.map(|limit| Watch::new(channel.socket().as_raw_fd(), limit)),
             want: session.first(),
             channel,
             session,

@@ -122,6 +122,8 @@ pub struct Run {
     pub service: Box<dyn Service>,
     /// Primitives that move the bytes.
     pub way: Way,
+    /// How long a client may be idle; `None`: for ever.
+    pub idle_limit: Option<Duration>,
 }
 
 impl Run {
@@ -311,7 +313,7 @@ impl Worker {
         let Acceptor { run, slot, .. } = self.acceptor;
         run.tally.general().first_connection.note(socket.as_fd());
         match self.openers.open(socket, slot) {
-            Ok(channel) => Some(Connection::new(channel, run.service.open())),
+            Ok(channel) => Some(Connection::new(channel, run.service.open(), run.idle_limit)),
             Err(error) => {
                 self.acceptor.refused(&error);
                 None
@@ -323,7 +325,7 @@ impl Worker {
     pub fn open_with(&mut self, socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>) -> Connection {
         let Acceptor { run, slot, .. } = self.acceptor;
         run.tally.general().first_connection.note(socket.as_fd());
-        Connection::new(Channel::new(socket, sender, receiver, slot), run.service.open())
+        Connection::new(Channel::new(socket, sender, receiver, slot), run.service.open(), run.idle_limit)
     }
 
     /// Serves a connection to its end. Any error is tallied and affects no other connection.

@@ -13,8 +13,25 @@ use std::time::Duration;
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::{Pid, getpid};
 
+use crate::base::setting::{Kind, Setting, Settings};
+use crate::base::unit::{HOUR, MILLISECOND, Unit};
 use crate::sys::clock::now;
 use crate::sys::thread::without_signals;
+
+/// Time for which an idle client keeps its connection.
+pub const IDLE_TIMEOUT: Setting = Setting {
+    name: "idle_timeout",
+    help: "Time after which the server closes the connection of an idle client; 0: never, so that idle clients hold the \
+           workers of a pool",
+    unit: Unit::Time { resolution: MILLISECOND },
+    kind: Kind::Integer { minimum: 0, maximum: HOUR, default: 0 },
+    for_more: Some("for more, use 0: idle connections are kept"),
+};
+
+/// Returns the limit of a server's settings; `None`: idle connections are kept for ever.
+pub fn limit(settings: &Settings) -> Option<Duration> {
+    Some(settings.time(IDLE_TIMEOUT.name)).filter(|limit| !limit.is_zero())
+}
 
 /// The longest sleep of the thread, in nanoseconds.
 const LONGEST_NAP: u64 = 500_000_000;

@@ -15,14 +15,13 @@ mod responses;
 mod statuses;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use httparse::{Header, Status as Parsed};
 
 use crate::base::about::About;
 use crate::base::setting::{Kind, Setting, Settings};
-use crate::base::unit::{HOUR, MILLISECOND, Unit};
+use crate::base::unit::Unit;
 use crate::count::tally::ErrorKind;
 use crate::protocol::pattern::{BYTES, CHECK, pattern};
 use crate::protocol::workload::{
@@ -46,7 +45,7 @@ pub static ENTRY: Workload = Workload {
         source: "RFC 9110, RFC 9112",
     },
     port: 8080,
-    service_settings: &[BYTES, LARGEST, KEEPALIVE_TIMEOUT],
+    service_settings: &[BYTES, LARGEST],
     client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX, EXPECT, METHOD, HOST, HEADER, BODY, BODY_FILE],
     agreements: &[
         Agreement { client: BYTES, relation: Relation::Equal, service: BYTES },
@@ -76,40 +75,26 @@ const LARGEST: Setting = Setting {
     for_more: None,
 };
 
-/// Time for which an idle client keeps its connection.
-const KEEPALIVE_TIMEOUT: Setting = Setting {
-    name: "keepalive_timeout",
-    help: "Time after which the server closes the connection of an idle client; 0: never, so that idle clients hold the \
-           workers of a pool",
-    unit: Unit::Time { resolution: MILLISECOND },
-    kind: Kind::Integer { minimum: 0, maximum: HOUR, default: 0 },
-    for_more: Some("for more, use 0: idle connections are kept"),
-};
-
 /// The longest request head, 8 KiB as in nginx (large_client_header_buffers); the server answers a longer one with 431.
 const LONGEST_HEAD: usize = 8 * 1024;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let (resource, largest) = (pattern(settings.integer(BYTES.name)), pattern(settings.integer(LARGEST.name)));
-    let idle_limit = Some(settings.time(KEEPALIVE_TIMEOUT.name)).filter(|limit| !limit.is_zero());
-    Ok(Box::new(Http { responses: Arc::new(Responses::new(&resource, largest)), idle_limit }))
+    Ok(Box::new(Http { responses: Arc::new(Responses::new(&resource, largest)) }))
 }
 
 struct Http {
     responses: Arc<Responses>,
-    /// See [`KEEPALIVE_TIMEOUT`].
-    idle_limit: Option<Duration>,
 }
 
 impl Service for Http {
     fn open(&self) -> Box<dyn Session> {
-        Box::new(HttpSession { responses: Arc::clone(&self.responses), idle_limit: self.idle_limit, head: Vec::new() })
+        Box::new(HttpSession { responses: Arc::clone(&self.responses), head: Vec::new() })
     }
 }
 
 struct HttpSession {
     responses: Arc<Responses>,
-    idle_limit: Option<Duration>,
     /// The incomplete head of a request.
     head: Vec<u8>,
 }
@@ -121,10 +106,6 @@ impl Session for HttpSession {
 
     fn lingers(&self) -> bool {
         true
-    }
-
-    fn idle_limit(&self) -> Option<Duration> {
-        self.idle_limit
     }
 
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {

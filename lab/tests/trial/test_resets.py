@@ -55,7 +55,7 @@ def test_a_connection_that_the_server_closes_as_idle_while_a_request_comes_is_no
 ) -> None:
     """The client sends that request again."""
     path = tmp_path / "idle.toml"
-    text = STUDY.replace('"echo"\n', '"http"\nsettings = { keepalive_timeout = "20ms" }\n')
+    text = STUDY.replace('"echo"\n', '"http"\nsettings = { idle_timeout = "20ms" }\n')
     text = text.replace('clients = 4, duration = "200ms", warm_up = "50ms", bytes = 64', SLOW)
     path.write_text(text)
     made = load_study(str(path), "quick", (), client.catalogue())

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use socket2::{Socket, Type};
 
 use crate::base::mistake::{mistake_with_hint, more_descriptors};
+use crate::base::output::warn;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::unit::Unit;
 use crate::lines::SocketOptions;
@@ -35,6 +36,17 @@ pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Resu
         }
     }
     Err(failure.unwrap_or_else(|| anyhow!("no address to listen on")))
+}
+
+/// Warns if other machines may connect to a listener: its address is not loopback, nor is it in a namespace of ours.
+pub fn warn_if_reachable(listener: &Socket) -> Result<()> {
+    let Some(Address::Tcp(address)) = Address::of(&listener.local_addr()?) else { return Ok(()) };
+    let host = address.ip().to_canonical();
+    if !host.is_loopback() && !veth::in_namespace_of_ours()? {
+        let port = address.port();
+        warn(&format!("other machines may connect to {address}; --listen 127.0.0.1:{port} lets only this one"));
+    }
+    Ok(())
 }
 
 fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {

@@ -35,6 +35,7 @@ use crate::protocol::workload::Workload;
 use crate::runs::serve::cpu_time::CpuTime;
 use crate::runs::serve::supervision::{Supervised, line};
 use crate::server::design::{Design, Run};
+use crate::server::idle;
 use crate::server::pool::{FAILED, report};
 use crate::sys::clock;
 use crate::sys::descriptor;
@@ -115,6 +116,7 @@ impl<'a> Supervisor<'a> {
         let addresses = address::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
+        listener::warn_if_reachable(&listeners[0])?;
         let duplicates: io::Result<_> = listeners.iter().map(|listener| Ok(listener.try_clone()?.into())).collect();
         let tally = Tally::new((plan.design.item.workers)(&plan.settings))?;
         let service = (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?;
@@ -125,6 +127,7 @@ impl<'a> Supervisor<'a> {
             tally,
             service,
             way: plan.way,
+            idle_limit: idle::limit(&plan.settings),
         }));
         let (gate, opener) = descriptor::pipe()?;
         let server = process::fork(|| {

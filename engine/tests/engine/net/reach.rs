@@ -258,6 +258,16 @@ fn a_remote_load_needs_permission_and_prints_its_bounds_first() {
     assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
 }
 
+#[test]
+fn a_server_that_other_machines_can_reach_warns() {
+    for (listen, warns) in [("0.0.0.0:0", true), ("[::]:0", true), ("127.0.0.1:0", false), ("[::1]:0", false)] {
+        let ended = Server::launch_at(listen, &mut engine(), "epoll", "bytes", &[]).stop();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.errors);
+        assert_eq!(ended.errors.contains("other machines may connect"), warns, "{listen}: {}", ended.errors);
+        assert!(warns || ended.errors.is_empty(), "{}", ended.errors);
+    }
+}
+
 fn serve_everywhere() -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();

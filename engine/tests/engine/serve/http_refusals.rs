@@ -51,9 +51,9 @@ fn a_refusal_reaches_a_client_that_sends_its_body_first() {
 }
 
 #[test]
-fn an_idle_client_leaves_after_the_keepalive_timeout() {
+fn an_idle_client_leaves_after_the_idle_timeout() {
     for design in DESIGNS {
-        let server = Server::start(design, "http", &["--bytes", "4", "--keepalive-timeout", "300ms"]);
+        let server = Server::start(design, "http", &["--bytes", "4", "--idle-timeout", "300ms"]);
         for requests in [0, 1, 3] {
             let began = Instant::now();
             let mut stream = connected(&server);
@@ -76,10 +76,10 @@ fn an_idle_client_leaves_after_the_keepalive_timeout() {
 
 /// The limit is for idle clients: one that takes its reply slowly gets all of it.
 #[test]
-fn a_slow_reader_outlives_the_keepalive_timeout() {
+fn a_slow_reader_outlives_the_idle_timeout() {
     const LENGTH: usize = 20_000_000;
     for design in DESIGNS {
-        let options = ["--bytes", "4", "--largest-resource", "20MB", "--keepalive-timeout", "200ms"];
+        let options = ["--bytes", "4", "--largest-resource", "20MB", "--idle-timeout", "200ms"];
         let server = Server::start(design, "http", &options);
         let mut stream = connected(&server);
         stream.write_all(format!("GET /bytes/{LENGTH} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
