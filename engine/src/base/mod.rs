@@ -7,6 +7,7 @@ pub mod limit;
 pub mod mistake;
 pub mod output;
 pub mod quantity;
+pub mod regular_file;
 pub mod round_trip;
 pub mod setting;
 pub mod table;

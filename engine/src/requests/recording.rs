@@ -4,13 +4,14 @@
 //! connection, and its size is bounded. Errors name the line. A byte order mark, other line ends, empty last lines,
 //! values in quotes and whole numbers with a fraction of 0 (`200.0`) are read, since other programs write them.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use anyhow::Result;
 
 use crate::base::mistake::{Blame, mistake, mistake_with_hint};
+use crate::base::regular_file::open_regular;
 
 /// Column of gaps: microseconds, fractions allowed. The first gap is that between the load's start and its first
 /// request.
@@ -58,11 +59,7 @@ impl Source<'_> {
 
     /// Returns the values of one column; `None` if the file has no such column.
     fn column<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>> {
-        // Other files than regular ones may have no end, or block the reader.
-        if std::fs::metadata(self.path).is_ok_and(|known| !known.is_file()) {
-            return Err(self.refused("it is not a regular file"));
-        }
-        let file = File::open(self.path).map_err(|error| self.refused(&error.to_string()))?;
+        let file = open_regular(Path::new(self.path)).map_err(|error| self.refused(&error.to_string()))?;
         let mut reader = BufReader::new(file);
         let mut values = Vec::new();
         let mut place = None;
@@ -131,16 +128,26 @@ impl Source<'_> {
         let is_known = |each: &&str| [GAP, BYTES].contains(each);
         if !names.iter().all(is_known) || (names.len() == 2 && names[0] == names[1]) || names.len() > 2 {
             let allowed = format!("{GAP},{BYTES}, or one of the two");
-            return Err(self.not_allowed(1, &format!("the header is '{header}'"), &allowed));
+            return Err(self.not_allowed(1, &format!("the header is {}", shown(header)), &allowed));
         }
         let place = names.iter().position(|each| *each == name);
         let why = || {
             self.wrong(
                 1,
-                &format!("there is no column {name}, which --{} needs; the header is '{header}'", self.option),
+                &format!("there is no column {name}, which --{} needs; the header is {}", self.option, shown(header)),
             )
         };
         place.map(|place| (names.len(), place)).ok_or_else(why)
+    }
+}
+
+/// Returns a header in quotes. The first line of any other file may be a secret, and is not shown.
+fn shown(header: &str) -> String {
+    let is_plain = |each: char| each.is_ascii_alphanumeric() || ",_\" ".contains(each);
+    if header.trim_start_matches(BYTE_ORDER_MARK).chars().all(is_plain) {
+        format!("'{header}'")
+    } else {
+        "no list of names".to_owned()
     }
 }
 
@@ -295,7 +302,7 @@ mod tests {
     #[test]
     fn each_mistake_names_file_line_value_and_allowed_values() {
         let endless = [&b"bytes\n"[..], &b"1".repeat(1000)].concat();
-        let faults: [(&str, &[u8], usize, &str); 15] = [
+        let faults: [(&str, &[u8], usize, &str); 16] = [
             ("letters", b"bytes\n1\nten\n", 3, "bytes is 'ten'; allowed: a whole number from 1 to 100"),
             ("negative", b"bytes\n-1\n", 2, "bytes is '-1'"),
             ("zero", b"bytes\n0\n", 2, "bytes is '0'"),
@@ -308,6 +315,7 @@ mod tests {
             ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, but the header names 1"),
             ("header", b"size\n1\n", 1, "the header is 'size'; allowed: gap_microseconds,bytes"),
             ("twice", b"bytes,bytes\n1,1\n", 1, "the header is 'bytes,bytes'"),
+            ("secret", b"root:$y$j9T:20000:0:99999:7:::\n", 1, "the header is no list of names"),
             ("more", b"bytes,gap_microseconds,bytes\n1,1,1\n", 1, "the header is"),
             ("binary", b"bytes\n\0\x01\n", 2, "not a text file"),
             ("endless", &endless, 2, "more than 100 characters"),

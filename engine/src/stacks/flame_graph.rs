@@ -1,7 +1,7 @@
 //! Flame graphs of folded stacks, and of the difference between two (inferno).
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use inferno::differential;
@@ -9,6 +9,7 @@ use inferno::flamegraph::color::{MultiPalette, Palette};
 use inferno::flamegraph::{self, Options};
 
 use crate::base::mistake::{mistake, mistake_with_hint};
+use crate::base::regular_file::read_regular;
 
 /// Input, output and options of a drawing.
 pub struct Plan {
@@ -72,11 +73,15 @@ fn difference(before: &str, after: &str) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
+/// The largest file of stacks, in bytes.
+const LARGEST: u64 = 1 << 30;
+
 /// Reads the stacks of a file, one per line.
 fn folded(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |error| mistake("flame.unreadable", format!("{shown} cannot be read: {error}"));
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let bytes = read_regular(path, LARGEST).map_err(unreadable)?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(io::Error::from(io::ErrorKind::InvalidData)))?;
     check(&shown.to_string(), &text).map(|()| text)
 }
 

@@ -1,10 +1,12 @@
 //! What a request has besides its path: method, host, header fields and body.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
 use crate::base::mistake::{Blame, mistake_with_hint};
+use crate::base::regular_file::read_regular;
 use crate::base::setting::{Form, Kind, NONE, Setting, Settings};
 use crate::base::unit::Unit;
 
@@ -58,6 +60,9 @@ pub const BODY_FILE: Setting = Setting {
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
     for_more: None,
 };
+
+/// The largest body in bytes, as the studies of the lab allow.
+const LARGEST_BODY: u64 = 100_000_000;
 
 /// The default method.
 pub const GET: &str = "GET";
@@ -140,11 +145,12 @@ impl Common {
             (None, None) => None,
             (Some(text), None) => Some(text.as_bytes().into()),
             (None, Some(path)) => {
-                let bytes = std::fs::read(path).with_context(|| format!("--body-file {path} cannot be read"));
+                let bytes = read_regular(Path::new(path), LARGEST_BODY)
+                    .with_context(|| format!("--body-file {path} cannot be read"));
                 Some(
                     bytes
                         .map_err(|why| {
-                            let hint = "give a file that exists and may be read";
+                            let hint = format!("give a regular file of at most {LARGEST_BODY} bytes");
                             mistake_with_hint("http.body_unreadable", format!("{why:#}"), hint)
                                 .blaming(&[BODY_FILE.name])
                         })?
