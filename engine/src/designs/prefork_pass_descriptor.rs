@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::base::about::About;
 use crate::base::feature::{FORK, Feature, refused};
+use crate::count::tally::ErrorKind;
 use crate::server::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::server::pool::{RESPAWN, fork_worker, replace};
 use crate::server::shares::Shares;
@@ -119,12 +120,19 @@ fn watched(run: &Run, children: &[Child]) -> Vec<PollFd> {
 fn pass_on(run: &Run, waiting: &mut VecDeque<OwnedFd>, children: &mut [Child]) {
     while let Some(socket) = waiting.front() {
         let Some(child) = children.iter_mut().find(|child| child.free) else { return };
-        child.free = false;
-        // A child that has just died does not get the connection; the next poll reports its closed channel.
-        if descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd()).is_ok() {
-            run.tally.general().handed_over.fetch_sub(1, Relaxed);
-            waiting.pop_front();
+        let passed = descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd());
+        match passed.as_ref().map_err(ErrorKind::of) {
+            Ok(()) => child.free = false,
+            // A child that has just died does not get the connection; the next poll reports its closed channel.
+            Err(ErrorKind::BrokenPipe | ErrorKind::Reset) => {
+                child.free = false;
+                continue;
+            }
+            // The connection is lost, the child is not.
+            Err(kind) => run.tally.shared().error(kind),
         }
+        run.tally.general().handed_over.fetch_sub(1, Relaxed);
+        waiting.pop_front();
     }
 }
 

@@ -52,9 +52,16 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
     Ok(descriptor.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
-/// Sends one byte, without SIGPIPE.
+/// Sends one byte, without SIGPIPE. Waits while there is no memory for it: the receiver would wait for it for ever.
 pub fn send_byte(channel: BorrowedFd<'_>) -> io::Result<()> {
-    retry(|| send(channel.as_raw_fd(), &[0], MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from)).map(drop)
+    loop {
+        match retry(|| send(channel.as_raw_fd(), &[0], MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from)) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM)) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            sent => return sent.map(drop),
+        }
+    }
 }
 
 /// Receives one byte; `false` when the peer has closed or ended.
@@ -157,13 +164,13 @@ impl EventDescriptor {
     /// Makes it readable.
     pub fn notify(&self) {
         // This fails only after 2^64 notifications without a read, and then it is readable.
-        let _ = self.descriptor.write(1);
+        let _ = retry(|| self.descriptor.write(1).map_err(io::Error::from));
     }
 
     /// Reads it, so that it is not readable until it is notified again.
     pub fn clear(&self) {
         // This fails only without a notification, and then there is nothing to read.
-        let _ = self.descriptor.read();
+        let _ = retry(|| self.descriptor.read().map_err(io::Error::from));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{clock, process};
+use super::{clock, process, retry};
 use crate::sys::memory::shared::SharedArray;
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
@@ -38,7 +38,7 @@ impl SignalDescriptor {
 
     /// Returns the next signal, if one has arrived, and whether the kernel sent it, as for a key of the terminal.
     pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
-        let information = self.descriptor.read_signal()?;
+        let information = retry(|| self.descriptor.read_signal().map_err(io::Error::from))?;
         Ok(information.and_then(|information| {
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             Some((Signal::try_from(information.ssi_signo as i32).ok()?, by_kernel))
