@@ -12,6 +12,7 @@ import sys
 
 import counting
 import gating
+import kills
 import layers
 import linking
 import proofs
@@ -29,6 +30,7 @@ PARTS = {
     "textbook": textbook,
     "linking": linking,
     "gate": gating,
+    "kills": kills,
 }
 
 

@@ -1,0 +1,243 @@
+"""What SIGKILL leaves behind: each command is killed at random moments, and so are its processes.
+
+A kill is good if nothing of the command is left some seconds later: no process, network namespace, interface,
+shared memory or temporary file. All results must then be readable, and a run that is resumed must end with
+the seed that it began with. Empty control groups are what the next start removes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import SEED
+from thunderherd.engine.client import Server, catalogue
+from thunderherd.labs import with_namespaces
+
+TIMES = 21
+MARK = "THUNDERHERD_BENCH_KILLS"
+"""The variable of the environment by which processes of a command are found."""
+GONE_SECONDS = 8.0
+"""The time in which everything must be gone. The kernel takes up to 5 s to remove some counters."""
+SETTLED_SECONDS = 3.0
+"""The time after which an empty control group is surely nobody's."""
+EARLIEST, LATEST = 0.2, 8.0
+"""The seconds after its start at which a command is killed."""
+CONTENDERS = """\
+name = "kills"
+[measure]
+limits = "0"
+[load.settings]
+clients = 4
+duration = "200ms"
+[sizes.quick]
+repetitions = 12
+"""
+OURS = """\
+[[contenders]]
+name = "prefork"
+design = "prefork"
+[[contenders]]
+name = "thread_per_client"
+design = "thread_per_client"
+"""
+THEIRS = f"""\
+[server]
+workload = "http"
+[[contenders]]
+name = "python"
+command = ["sh", "-c", "{sys.executable} -m http.server --bind 127.0.0.1 $PORT; true"]
+"""
+NAMESPACES = with_namespaces()[0].name
+SERVERS = ("epoll,compute=50us", "prefork,compute=50us")
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "run": ("run", "ours.toml"),
+    "run in namespaces": ("run", "ours.toml", "--lab", NAMESPACES),
+    "run with another's server": ("run", "theirs.toml", "--no-conform"),
+    "compare": ("compare", *SERVERS, "--budget", "30s"),
+    "gate": ("gate", "--base", SERVERS[0], "--head", SERVERS[1], "--budget", "30s"),
+    "knee": ("knee", "epoll", "prefork", "--duration", "300ms"),
+    "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
+    parser.add_argument("--times", type=int, default=TIMES, help=f"number of kills (default {TIMES})")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help=f"seed of moments and victims (default {SEED})"
+    )
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """Return the expected duration in seconds."""
+    return float(given.times) * (LATEST / 2 + 3)
+
+
+def run(given: argparse.Namespace) -> None:
+    """Kill commands in turn, and print what they leave behind."""
+    draw = random.Random(given.seed)
+    good: Counter[str] = Counter()
+    killed: Counter[str] = Counter()
+    names, groups = list(COMMANDS), groups_of_servers()
+    for number in range(given.times):
+        name = names[number % len(names)]
+        with tempfile.TemporaryDirectory(prefix="thunderherd-kills-") as folder:
+            faults = list(_kill(name, Path(folder), draw, number))
+        killed[name] += 1
+        good[name] += not faults
+        for fault in faults:
+            print(f"{name}, kill {number}: {fault}", flush=True)
+    for name in killed:
+        print(f"{name}: {killed[name]} kills, {good[name]} left nothing behind")
+    left = _after_the_next_start() - groups
+    for group in sorted(left):
+        print(f"a control group is left: {group}")
+    if left or good.total() < killed.total():
+        sys.exit(1)
+
+
+def groups_of_servers() -> set[Path]:
+    """Return the control groups that servers were in."""
+    return {*Path("/sys/fs/cgroup").glob("**/thunderherd-server-*")}
+
+
+def _after_the_next_start() -> set[Path]:
+    """Return the control groups that are left when another server has started."""
+    time.sleep(SETTLED_SECONDS)
+    (design, *_) = catalogue().designs
+    with Server(design.name, workload=catalogue().defaults.workload) as server:
+        server.stop()
+    return groups_of_servers()
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What a command may leave on the machine besides processes."""
+
+    links: frozenset[str]
+    shared: frozenset[str]
+
+    @classmethod
+    def now(cls) -> Traces:
+        """Return those of this moment."""
+        links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=False).stdout
+        return cls(
+            links=frozenset(line.split(":")[1] for line in links.splitlines()),
+            shared=frozenset(path.name for path in Path("/dev/shm").glob("*")),
+        )
+
+    def since(self, before: Traces) -> list[str]:
+        """Return what has come since then, in words."""
+        return [
+            *(f"an interface: {name}" for name in self.links - before.links),
+            *(f"shared memory: {name}" for name in self.shared - before.shared),
+        ]
+
+
+def _kill(name: str, folder: Path, draw: random.Random, number: int) -> Iterator[str]:
+    """Start a command, kill one of its processes, and yield what is wrong afterwards."""
+    mark, temporary = f"{os.getpid()}-{number}", folder / "tmp"
+    temporary.mkdir()
+    (folder / "ours.toml").write_text(CONTENDERS + OURS)
+    (folder / "theirs.toml").write_text(CONTENDERS + THEIRS)
+    before = Traces.now()
+    words = COMMANDS[name]
+    has_results = words[0] != "serve"
+    command = [sys.executable, "-m", "thunderherd", *words, *(("--out", "out") if has_results else ())]
+    environment = {
+        **os.environ,
+        MARK: mark,
+        "TMPDIR": str(temporary),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    started = subprocess.Popen(
+        command, cwd=folder, env=environment, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    time.sleep(draw.uniform(EARLIEST, LATEST))
+    own = [pid for pid in marked(mark) if pid != started.pid]
+    if own and draw.random() < 0.5:
+        # One of its processes dies first; then the command itself, which may have noticed.
+        with suppress(ProcessLookupError):
+            os.kill(draw.choice(own), signal.SIGKILL)
+        time.sleep(draw.uniform(0, 1))
+    started.kill()
+    started.wait()
+    deadline = time.monotonic() + GONE_SECONDS
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        yield f"process {pid} is left: {command_of(pid)}"
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    yield from Traces.now().since(before)
+    if not has_results:
+        return
+    yield from _unreadable(folder / "out")
+    if words[0] == "run" and (folder / "out/run.json").exists():
+        yield from _resumed(command, folder, environment)
+        # What the killed run could not remove, the next one may.
+        yield from (f"a temporary file: {path.name}" for path in temporary.iterdir())
+
+
+def _unreadable(out: Path) -> Iterator[str]:
+    """Yield the files of results that cannot be read; of a file of lines, the last may be cut."""
+    for path in out.rglob("*"):
+        if path.name.startswith("."):
+            continue
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".jsonl":
+                for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+                    json.loads(line)
+        except ValueError as error:
+            yield f"{path.relative_to(out)} cannot be read: {error}"
+
+
+def _resumed(command: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Resume a run, and yield what is wrong with it."""
+    seed = json.loads((folder / "out/run.json").read_text())["seed"]
+    ended = subprocess.run(
+        [*command, "--resume"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    if ended.returncode:
+        yield f"--resume ends with {ended.returncode}: {ended.stderr.strip().splitlines()[-1:]}"
+        return
+    summary = json.loads((folder / "out/summary.json").read_text())
+    if summary["study"]["seed"] != seed:
+        yield f"--resume has seed {summary['study']['seed']}, not {seed}"
+    if not summary["study"]["complete"]:
+        yield "--resume did not complete the run"
+
+
+def marked(mark: str) -> list[int]:
+    """Return the living processes with this mark in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (path / "environ").read_bytes().split(b"\0")
+            state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+            if f"{MARK}={mark}".encode() in words and state != "Z":
+                found.append(int(path.name))
+    return found
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return "ended"
