@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from thunderherd.machine import control_groups
 
@@ -30,5 +33,23 @@ def test_a_container_sees_its_group_as_the_mounts_root() -> None:
     ]
 
 
-def test_throttled_periods_can_be_read() -> None:
-    assert control_groups.throttled_periods() >= 0
+def test_throttling_can_be_read() -> None:
+    found = control_groups.throttled(os.getpid())
+    assert found.periods >= 0 and found.seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 2500000\n", 2.5),
+        ("nr_periods 9\nnr_throttled 3\nthrottled_time 2500000000\n", 2.5),
+        ("usage_usec 5\n", 0.0),
+    ],
+    ids=["second version", "first version", "no quota"],
+)
+def test_throttling_of_both_versions(
+    text: str, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.stat").write_text(text)
+    monkeypatch.setattr(control_groups, "_own_cpu_stat_files", lambda: (tmp_path / "cpu.stat",))
+    assert control_groups.throttled() == control_groups.Throttling(3 if seconds else 0, seconds)

@@ -53,7 +53,7 @@ def throttling(here: Here) -> Iterator[Finding]:
         yield notable(
             "throttling",
             f"{count(times, 'time')} within {here.watched.noise.wall_seconds:.1f} s",
-            "the control group has used up its CPU quota: blocks in which that happens are rejected",
+            "the control group has used up its CPU quota: trials in which that happens are invalid",
         )
 
 

@@ -71,8 +71,9 @@ def quota(here: Here) -> Iterator[Finding]:
     yield notable(
         "CPU quota",
         f"{allowed} (microseconds of each period)",
-        "processes that use more are stopped until the next period, which looks like a slow server. Blocks "
-        "in which that happens are rejected. Give the container no CPU limit (docker run without --cpus)",
+        "processes that use more are stopped until the next period, which looks like a slow server. Trials "
+        "that are stopped for more than 1 % of their time are invalid. Give the container no CPU limit "
+        "(docker run without --cpus)",
     )
 
 

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from thunderherd.machine import proc
 
 
-def throttled_periods() -> int:
-    """Return how often this process's control groups were throttled so far; 0 without a quota."""
-    total = 0
-    for path in _cpu_stat_files():
+@dataclass(frozen=True)
+class Throttling:
+    """How often the CPU quotas of control groups stopped their processes, and for how long on all CPUs."""
+
+    periods: int
+    seconds: float
+
+
+def throttled(other: int | None = None) -> Throttling:
+    """Return the throttling so far of this process's control groups, and of those of another process."""
+    files = dict.fromkeys([*_own_cpu_stat_files(), *(cpu_stat_files(other) if other else ())])
+    periods, seconds = 0, 0.0
+    for path in files:
         try:
             fields = dict(line.split() for line in path.read_text().splitlines())
-            total += int(fields.get("nr_throttled", 0))
+            periods += int(fields.get("nr_throttled", 0))
+            # The second version counts microseconds, the first nanoseconds.
+            seconds += int(fields.get("throttled_usec", 0)) / 1e6 + int(fields.get("throttled_time", 0)) / 1e9
         except (OSError, ValueError):
             continue
-    return total
+    return Throttling(periods, seconds)
 
 
 @lru_cache(maxsize=1)
-def _cpu_stat_files() -> tuple[Path, ...]:
-    """Return `cpu.stat` of this process's control group and all its ancestors, in either version."""
+def _own_cpu_stat_files() -> tuple[Path, ...]:
+    return cpu_stat_files("self")
+
+
+def cpu_stat_files(process: int | str) -> tuple[Path, ...]:
+    """Return `cpu.stat` of a process's control group and all its ancestors, in either version."""
     try:
-        groups = (proc.PROC / "self/cgroup").read_text()
+        groups = (proc.PROC / str(process) / "cgroup").read_text()
         mounts = (proc.PROC / "self/mountinfo").read_text()
     except OSError:
         return ()

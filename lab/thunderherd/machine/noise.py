@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from thunderherd.machine import proc
-from thunderherd.machine.control_groups import throttled_periods
+from thunderherd.machine.control_groups import throttled
 from thunderherd.machine.tcp_sockets import retransmitted_segments
 from thunderherd.records.summary import Noise
 
@@ -48,19 +48,24 @@ class Sample:
     children: float
     supervisor: float
     throttled: int
+    throttled_seconds: float = 0.0
     softirqs: tuple[float, ...] = ()
     retransmitted: int | None = None
 
 
-def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> Sample:
+def sample(
+    supervisor_pid: int | None = None, networks: Sequence[Path] = (), server_pid: int | None = None
+) -> Sample:
     """Read the clocks.
 
     These are the clocks of the machine, of this process, of its ended children and of the server's
-    supervisor. Retransmitted segments are read in `networks` (/proc/PID/net); None if there are none.
+    supervisor; and how long CPU quotas stopped the control groups of this process and of the server.
+    Retransmitted segments are read in `networks` (/proc/PID/net); None if there are none.
     """
     text = (proc.PROC / "stat").read_text()
     cpus, tasks, interrupts, steal = parse_stat(text)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stopped = throttled(server_pid)
     return Sample(
         monotonic=time.monotonic(),
         cpus=cpus,
@@ -70,7 +75,8 @@ def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> 
         own=time.process_time(),
         children=ended.ru_utime + ended.ru_stime,
         supervisor=process_cpu_seconds(supervisor_pid) if supervisor_pid else 0.0,
-        throttled=throttled_periods(),
+        throttled=stopped.periods,
+        throttled_seconds=stopped.seconds,
         softirqs=softirq_seconds(text),
         retransmitted=sum(map(retransmitted_segments, networks)) if networks else None,
     )
@@ -102,6 +108,7 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
         wall_seconds=wall,
         machine_busy_seconds=tasks + interrupts,
         throttled=after.throttled - before.throttled,
+        throttled_seconds=after.throttled_seconds - before.throttled_seconds,
         softirq_seconds=[
             round(later - earlier, 6) for earlier, later in zip(before.softirqs, after.softirqs, strict=False)
         ],

@@ -29,7 +29,12 @@ class Noise(Record):
     )
     wall_seconds: float = Field(description="time between the two samples, seconds")
     machine_busy_seconds: float = Field(description="CPU time of everything on this machine, seconds")
-    throttled: int = Field(description="how often the control group of this process was throttled")
+    throttled: int = Field(
+        description="how often a CPU quota stopped the control groups of this process or the server"
+    )
+    throttled_seconds: float = Field(
+        default=0.0, description="for how long, seconds, the sum over the CPUs of these groups"
+    )
     foreign_uncertainty: float = Field(
         default=0.0,
         description="two standard deviations of `foreign_share`: the machine's CPU clock is sampled",

@@ -20,6 +20,8 @@ RESET, BROKEN_PIPE = "reset", "broken_pipe"
 closed an idle connection on which a request was coming. The client then sends that request again."""
 REQUESTS = "requests"
 """The count of a server that is not ours that is compared with that of its clients."""
+MOST_THROTTLED = 0.01
+"""The share of the time in which CPU quotas may stop both sides of a valid trial."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
 
 
@@ -28,6 +30,7 @@ def faults_of(seen: Observation) -> list[str]:
     return [
         *_load_faults(seen),
         *_window_faults(seen),
+        *_quota_faults(seen),
         *validity_faults(seen),
         *_server_faults(seen),
         *_tally_faults(seen),
@@ -65,6 +68,21 @@ def _window_faults(seen: Observation) -> Iterator[str]:
         yield NO_BYTE
     if not stands_late(seen.contender.metric):
         yield from read_late(seen)
+
+
+def _quota_faults(seen: Observation) -> Iterator[str]:
+    """Check that no CPU quota stopped either side: that looks like a slow server."""
+    if seen.samples is None:
+        return
+    before, after = seen.samples
+    stopped = after.throttled_seconds - before.throttled_seconds
+    wall = after.monotonic - before.monotonic
+    if stopped > MOST_THROTTLED * wall:
+        times = count(after.throttled - before.throttled, "time")
+        yield (
+            f"a CPU quota stopped server or clients for {1e3 * stopped:.0f} ms of {1e3 * wall:.0f} ms "
+            f"({times}): run without a CPU limit, see CPU quota in `thunderherd doctor`"
+        )
 
 
 def _server_faults(seen: Observation) -> Iterator[str]:

@@ -224,7 +224,8 @@ class _Trial:
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
         """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
-        return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
+        supervisor, server = (ready.supervisor_pid, ready.server_pid) if ready else (None, None)
+        return noise.sample(supervisor, self.site.networks(ready), server)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Server | OwnServer]:
