@@ -35,9 +35,10 @@ from handbook.records.kept import (
 )
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.files import write_text
 from thunderherd.judge.summary.open_claims import for_claims
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.records.directory import SUMMARY, load, write_text
+from thunderherd.records.directory import SUMMARY, load
 from thunderherd.run.results_folder import write_folder
 from thunderherd.study.loading import load_study
 

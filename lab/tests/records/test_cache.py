@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 from jinja2 import Environment
 
-from thunderherd.records.cache import kept
+from thunderherd.records.cache import UnsafeFolderError, kept, kept_folder
 from thunderherd.show.report.templates import environment
 
 
@@ -38,6 +39,21 @@ def test_undecodable_file_is_made_again(folder: Path) -> None:
     (folder / "a").write_bytes(b"\xff\xfe")
     assert kept("a", lambda: "text") == "text"
     assert (folder / "a").read_text() == "text"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_cache_of_somebody_else_is_neither_read_nor_written(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("planted")
+    for theirs in (folder, folder.parent):
+        os.chown(theirs, 65_533, 65_533)
+        assert kept("a", lambda: "mine") == kept("b", lambda: "mine") == "mine"
+        with pytest.raises(UnsafeFolderError) as raised:
+            kept_folder()
+        assert raised.value.codes == ("cache.not_private",)
+        assert "vegaEmbed" in environment().get_template("report.js").render()
+        assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("a", "planted")]
+        os.chown(theirs, 0, 0)
 
 
 def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

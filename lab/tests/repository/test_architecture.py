@@ -104,8 +104,8 @@ PACKAGES = (
 )
 """The packages of the lab, from the top floor down. A package imports from packages below it only."""
 
-BESIDE_PACKAGES = {"__init__", "__main__", "errors"}
-"""The public functions, the start of the program, and the errors that every floor may raise."""
+BESIDE_PACKAGES = {"__init__", "__main__", "errors", "files"}
+"""The public functions, the start of the program, and what every floor uses: errors, and safe files."""
 
 CATALOGUES = {"designs", "workloads", "primitives", "loads", "counters", "limits"}
 """Folders of entries, which may have any number of files."""
@@ -133,7 +133,7 @@ def test_lab_imports_run_downwards() -> None:
             f"{place_in_lab(path)} imports {each}" for each in lab_imports(path) if packages[each] in above
         ]
         if lab_package(path):
-            beside = {each for each in lab_imports(path) if packages[each] == "" and each != "errors"}
+            beside = {each for each in lab_imports(path) if packages[each] == ""} - {"errors", "files"}
             wrong += [
                 f"{place_in_lab(path)} imports {each}, the program that it is a part of" for each in beside
             ]

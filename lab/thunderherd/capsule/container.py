@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import re
 import stat
 import struct
@@ -22,6 +21,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
+from thunderherd.files import read_bytes, replacing
 from thunderherd.records.summary import Record
 from thunderherd.run.recordings import FOLDER
 
@@ -79,26 +79,20 @@ def pack(files: Mapping[str, Path], manifest: Manifest, target: Path) -> Manifes
         It would be so large that nobody could unpack it.
     """
     described = []
-    unfinished = target.with_name(f".{target.name}.unfinished")
     _check_sizes({name: path.stat().st_size for name, path in files.items()}, target)
     for name in files:
         _check_name(name, target, "give the file a name of letters, digits and - _ . in the study")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with (
-            os.fdopen(os.open(unfinished, flags, 0o644), "wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
-        ):
-            for name, path in sorted(files.items()):
-                content = path.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                described.append(PackedFile(path=name, bytes=len(content), sha256=digest))
-                archive.writestr(_info(name), content)
-            manifest = manifest.model_copy(update={"files": described})
-            archive.writestr(_info(MANIFEST), manifest.model_dump_json(by_alias=True, indent=2) + "\n")
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with (
+        replacing(target) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+    ):
+        for name, path in sorted(files.items()):
+            content = read_bytes(path)
+            digest = hashlib.sha256(content).hexdigest()
+            described.append(PackedFile(path=name, bytes=len(content), sha256=digest))
+            archive.writestr(_info(name), content)
+        manifest = manifest.model_copy(update={"files": described})
+        archive.writestr(_info(MANIFEST), manifest.model_dump_json(by_alias=True, indent=2) + "\n")
     return manifest
 
 

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ from thunderherd.engine.process import (
 from thunderherd.engine.profile_lines import Profile, ProfileCheck
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.files import write_bytes
 
 __all__ = [
     "DesignReady",
@@ -168,9 +170,14 @@ def flame_graph(
 
     With `before`, colours show the differences from those stacks. Raise `EngineError` if the engine fails.
     """
-    words = ["--output", str(output), "--title", title, "--subtitle", subtitle, "--unit", unit]
+    words = ["--title", title, "--subtitle", subtitle, "--unit", unit]
     against = ["--before", str(before)] if before else []
-    output_of([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
+    with tempfile.TemporaryDirectory(prefix="thunderherd-flame-") as folder:
+        # The engine would follow a link.
+        drawn = Path(folder, "flame.svg")
+        where = ["--output", str(drawn), "--", str(stacks)]
+        output_of([str(engine or find_engine()), "flame", *words, *against, *where], "flame")
+        write_bytes(output, drawn.read_bytes())
 
 
 def output_of(command: Sequence[str], shown: str) -> str:

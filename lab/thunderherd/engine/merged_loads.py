@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, StatusReplies, Times
 from thunderherd.errors import UserError
+from thunderherd.files import read_text
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
 __all__ = ["MergedLoads", "MergedSchedule", "MergedTransfer", "load_lines", "merged_loads"]
@@ -105,8 +106,7 @@ def load_lines(path: Path, command: str = "merge") -> list[LoadResult]:
     command.
     """
     try:
-        with path.open(encoding="utf-8-sig") as lines:
-            found = list(_load_lines(path, lines, command))
+        found = list(_load_lines(path, read_text(path, encoding="utf-8-sig").split("\n"), command))
     except OSError as error:
         raise UserError(
             f"cannot be read: {error.strerror}", code=f"{command}.unreadable", where=str(path)
@@ -143,7 +143,7 @@ def _load_lines(path: Path, lines: Iterable[str], command: str) -> Iterator[Load
                 hint="read it with the version that wrote it",
                 where=f"{path}:{number}",
             ) from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(
                 f"the file is damaged: {error}", code=f"{command}.damaged", where=f"{path}:{number}"
             ) from None

@@ -215,7 +215,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object; raise `EngineError` if the text is not one."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise EngineError(f"{what}: not JSON: {text[:200]!r}") from None
     if not isinstance(found, dict):
         raise EngineError(f"{what}: not a JSON object: {text[:200]!r}")

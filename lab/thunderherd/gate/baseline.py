@@ -9,7 +9,6 @@ compared by this ratio. How much the reference itself drifted is shown.
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from thunderherd.gate.verdict import NOT_SLOWER, SLOWER, UNDECIDED, Outcome
 from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.judge.summary.pair_summaries import columns_of
 from thunderherd.metrics.table import better_of
+from thunderherd.records.cache import own_folder
 from thunderherd.records.directory import SavedRun, load
 from thunderherd.records.summary import Estimate, Record
 from thunderherd.search.compare import prepared
@@ -74,8 +74,11 @@ class Session:
 
 
 def home() -> Path:
-    """Return the folder of all baselines (XDG Base Directory Specification)."""
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "thunderherd/baselines"
+    """Return the folder of all baselines (XDG Base Directory Specification).
+
+    They name commands, so `UnsafeFolderError` is raised if another user can change it.
+    """
+    return own_folder("XDG_DATA_HOME", "~/.local/share") / "baselines"
 
 
 def folder_of(name: str) -> Path:

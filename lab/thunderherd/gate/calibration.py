@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from thunderherd.files import read_text, write_text
+from thunderherd.records.cache import UnsafeFolderError, kept_folder
 from thunderherd.records.summary import Record
 
 __all__ = ["Calibration", "keep_calibration", "kept_calibration"]
@@ -46,8 +48,6 @@ def machine_key(machine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file(machine: Mapping[str, Any]) -> Path:
-    from thunderherd.records.cache import kept_folder
-
     text = json.dumps(machine_key(machine), sort_keys=True, default=str)
     return kept_folder() / "calibrations" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
@@ -55,15 +55,13 @@ def _file(machine: Mapping[str, Any]) -> Path:
 def kept_calibration(machine: Mapping[str, Any]) -> Calibration | None:
     """Return the calibration of this machine; None if there is none."""
     try:
-        return Calibration.model_validate_json(_file(machine).read_text(encoding="utf-8"))
-    except (OSError, RuntimeError, ValidationError):
+        return Calibration.model_validate_json(read_text(_file(machine)))
+    except (OSError, UnsafeFolderError, UnicodeDecodeError, ValidationError):
         return None
 
 
 def keep_calibration(found: Calibration, machine: Mapping[str, Any]) -> Path:
     """Write the calibration of this machine, and return its file. Raises OSError."""
-    from thunderherd.records.directory import write_text
-
     path = _file(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, found.model_dump_json(indent=2) + "\n")

@@ -1,6 +1,6 @@
 """Files that commands keep for later commands, in the user's cache (XDG Base Directory Specification).
 
-Deleting them costs only time.
+Deleting them costs only time. Some are programs, so a cache that another user can change is not used.
 """
 
 from __future__ import annotations
@@ -10,13 +10,41 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["kept", "kept_folder"]
+from thunderherd.errors import UserError
+from thunderherd.files import is_private, read_text
+
+__all__ = ["UnsafeFolderError", "kept", "kept_folder", "own_folder"]
+
+
+class UnsafeFolderError(UserError):
+    """There is no folder that only this user can change."""
+
+
+def own_folder(variable: str, usual: str) -> Path:
+    """Return this program's folder below that of a variable of the environment; it may not exist yet.
+
+    Raises
+    ------
+    UnsafeFolderError
+        The user has no home directory, or another user can change the folder.
+    """
+    hint = f"set {variable} to a folder that only you can change"
+    try:
+        found = Path(os.environ.get(variable) or usual).expanduser() / "thunderherd"
+    except RuntimeError:
+        raise UnsafeFolderError(
+            "this user has no home directory", code="cache.no_home", hint=hint, where=usual
+        ) from None
+    if not is_private(found):
+        raise UnsafeFolderError(
+            "another user can change this folder", code="cache.not_private", hint=hint, where=str(found)
+        )
+    return found
 
 
 def kept_folder() -> Path:
-    """The folder of the cache, which may not exist yet. Raises RuntimeError if the user has no home
-    directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "thunderherd"
+    """Return the folder of the cache, which may not exist yet. Raises `UnsafeFolderError`."""
+    return own_folder("XDG_CACHE_HOME", "~/.cache")
 
 
 def kept(name: str, make: Callable[[], str]) -> str:
@@ -27,9 +55,10 @@ def kept(name: str, make: Callable[[], str]) -> str:
     """
     try:
         folder = kept_folder()
-        return (folder / name).read_text(encoding="utf-8")
-    except RuntimeError:  # The user has no home directory.
+    except UnsafeFolderError:
         return make()
+    try:
+        return read_text(folder / name)
     except (OSError, UnicodeDecodeError):
         text = make()
     try:

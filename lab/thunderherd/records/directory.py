@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
+from thunderherd.files import open_for_appending, read_bytes, read_text, replacing, write_text
 from thunderherd.records.columns import LISTS, Column, Kind, trial_columns
 from thunderherd.records.noise import SOFTIRQ_RATES
 from thunderherd.records.profiled_trial import ProfiledTrial
@@ -158,21 +159,17 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, info: RunInfo) -> Self:
         """Makes a new directory, or takes an empty one. Raises `UserError` if it is not empty."""
-        if is_begun(path):
-            raise UserError(
-                "the directory already has a run",
-                code="run.directory_taken",
-                hint=f"add --resume to continue it, or {ANOTHER}",
-                where=str(path),
-            )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                "the directory is not empty", code="run.directory_not_empty", hint=ANOTHER, where=str(path)
-            )
+        _check_unused(path)
         path.mkdir(parents=True, exist_ok=True)
         descriptor = _open_for_appending(path)
-        # Written last: a directory with a run.json can be resumed.
-        write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
+        try:
+            # Another run may have begun and ended meanwhile.
+            _check_unused(path)
+            # Written last: a directory with a run.json can be resumed. One without it is as good as empty.
+            write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
+        except BaseException:
+            os.close(descriptor)
+            raise
         return cls(path, info, [], descriptor)
 
     @classmethod
@@ -211,7 +208,7 @@ class RunDirectory:
 
     def append_extra(self, file: str, trial: TrialRecord) -> None:
         """Writes one extra trial; it is on disk when this returns."""
-        descriptor = os.open(self.path / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_for_appending(self.path / file)
         try:
             _append(descriptor, trial)
         finally:
@@ -241,6 +238,24 @@ class RunDirectory:
         self.close()
 
 
+def _check_unused(path: Path) -> None:
+    """Raises `UserError` unless a directory is missing, empty, or what an interrupted `create` left."""
+    if is_begun(path):
+        raise UserError(
+            "the directory already has a run",
+            code="run.directory_taken",
+            hint=f"add --resume to continue it, or {ANOTHER}",
+            where=str(path),
+        )
+    inside = {each.name: each for each in path.iterdir()} if path.is_dir() else {}
+    inside.pop(f".{RUN}.unfinished", None)
+    trials = inside.pop(TRIALS, None)
+    if inside or (trials and trials.lstat().st_size) or (path.exists() and not path.is_dir()):
+        raise UserError(
+            "the directory is not empty", code="run.directory_not_empty", hint=ANOTHER, where=str(path)
+        )
+
+
 def _append(descriptor: int, trial: TrialRecord) -> None:
     line = trial.model_dump_json(by_alias=True).encode() + b"\n"
     while line:
@@ -249,7 +264,7 @@ def _append(descriptor: int, trial: TrialRecord) -> None:
 
 
 def _open_for_appending(path: Path) -> int:
-    descriptor = os.open(path / TRIALS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_for_appending(path / TRIALS)
     # `thunderherd watch` holds the lock for an instant to see whether the run is in progress.
     for attempt in range(LOCK_ATTEMPTS):
         try:
@@ -266,39 +281,7 @@ def _open_for_appending(path: Path) -> int:
             hint="wait for it, or stop it first",
             where=str(path),
         )
-    _sync_directory(path)
     return descriptor
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replaces a file atomically: a reader, or a crash, leaves the old file or the new one."""
-    unfinished = _unfinished(path)
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    _sync_directory(path.parent)
-
-
-def write_parquet(path: Path, table: polars.DataFrame) -> None:
-    """Replaces a file by a table atomically: a reader sees the old file or the new one."""
-    unfinished = _unfinished(path)
-    table.write_parquet(unfinished)
-    unfinished.replace(path)
-
-
-def _unfinished(path: Path) -> Path:
-    """The temporary name of a file that is being written."""
-    return path.with_name(f".{path.name}.unfinished")
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Reading
@@ -367,7 +350,7 @@ def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
     is lost, and only that one. Any other malformed line raises `UserError`.
     """
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except FileNotFoundError:
         return [], 0
     except OSError as error:
@@ -392,7 +375,7 @@ def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from None
 
@@ -493,7 +476,8 @@ class SavedRun:
         import polars
 
         frame = self.frame()
-        write_parquet(self.path / "trials.parquet", frame)
+        with replacing(self.path / "trials.parquet") as file:
+            frame.write_parquet(file)
         flat = frame.with_columns(
             polars.Series(
                 name,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from thunderherd.engine.process import EngineError, json_object, understand
 from thunderherd.engine.profile_lines import Profile, SampledStack
+from thunderherd.files import read_text
 from thunderherd.metrics.table import Side
 from thunderherd.records.summary import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of
@@ -118,7 +119,7 @@ def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
     Raises `EngineError` if it is malformed, with the line.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_text(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise EngineError(f"the profile {file.name} cannot be read: {why}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from thunderherd.errors import UserError
+from thunderherd.files import open_regular, read_bytes
 from thunderherd.records.directory import (
     COUNTED,
     PROFILES,
@@ -64,7 +64,7 @@ class Followed:
     def new_trials(self) -> list[TrialRecord]:
         """Return the trials whose lines were completed since the last call."""
         try:
-            with (self.path / TRIALS).open("rb") as file:
+            with open_regular(self.path / TRIALS) as file:
                 file.seek(self._offset)
                 content = file.read()
         except FileNotFoundError:
@@ -91,23 +91,20 @@ class Followed:
         The check holds a shared lock for an instant; a run that starts at that instant waits for it.
         """
         try:
-            descriptor = os.open(self.path / TRIALS, os.O_RDONLY | os.O_CLOEXEC)
+            with open_regular(self.path / TRIALS) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
         except BlockingIOError:
             return True
-        finally:
-            os.close(descriptor)
+        return False
 
     def extra_trials(self) -> str:
         """Return the extra trials so far, such as `3 counted, 1 sampled`; empty if there are none."""
         parts = []
         for file, word in EXTRA.items():
             try:
-                lines = (self.path / file).read_bytes().count(b"\n")
+                lines = read_bytes(self.path / file).count(b"\n")
             except FileNotFoundError:
                 continue
             if lines:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.errors import UserError
+from thunderherd.files import make_folder, read_bytes, read_text, write_bytes
 from thunderherd.study.loading import Study
 
 __all__ = ["FOLDER", "LARGEST", "STUDY_FOLDER", "copies", "not_kept", "study_files", "write_copies"]
@@ -34,7 +35,7 @@ def copies(study: Study) -> dict[str, bytes]:
     for path, digest in _named(study):
         if path.stat().st_size > LARGEST:
             continue
-        held = path.read_bytes()
+        held = read_bytes(path, LARGEST)
         if hashlib.sha256(held).hexdigest() != digest:
             raise UserError(
                 "the file changed after the study was read",
@@ -54,11 +55,11 @@ def study_files(study: Study) -> dict[str, bytes]:
     if not study.path.is_file():
         return {}
     folder = study.path.parent
-    tables = tomllib.loads(study.path.read_text(encoding="utf-8"))
+    tables = tomllib.loads(read_text(study.path))
     names = dict.fromkeys([study.path.name, *_files_in(tables)])
     found = {name: folder / name for name in names if Path(name).name == name}
     return {
-        name: path.read_bytes()
+        name: read_bytes(path, LARGEST)
         for name, path in found.items()
         if path.is_file() and path.stat().st_size <= LARGEST
     }
@@ -80,8 +81,8 @@ def _files_in(value: Any) -> Iterator[str]:
 def write_copies(found: dict[str, bytes], run: Path, folder: str = FOLDER) -> None:
     """Write the copies into a folder of a run's directory."""
     for name, held in found.items():
-        (run / folder).mkdir(exist_ok=True)
-        (run / folder / name).write_bytes(held)
+        make_folder(run / folder)
+        write_bytes(run / folder / name, held)
 
 
 def not_kept(study: Study) -> list[str]:

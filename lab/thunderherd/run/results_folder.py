@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from thunderherd.files import replacing, write_text
 from thunderherd.metrics.table import known_metric
 from thunderherd.records.directory import (
     COUNTED,
@@ -28,8 +29,6 @@ from thunderherd.records.directory import (
     WITH_COUNTERS,
     WITHOUT_COUNTERS,
     SavedRun,
-    write_parquet,
-    write_text,
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
@@ -88,7 +87,8 @@ def write_folder(results: SavedRun) -> None:
         write_text(folder / PAGE, summary_page(summary))
         write_text(folder / SUMMARY_SCHEMA, kept_summary_schema())
         frame = estimates(summary)
-        write_parquet(folder / f"{ESTIMATES}.parquet", frame)
+        with replacing(folder / f"{ESTIMATES}.parquet") as file:
+            frame.write_parquet(file)
         write_text(folder / f"{ESTIMATES}.csv", frame.write_csv())
     write_text(folder / README, readme(results))
     with contextlib.suppress(FileNotFoundError):

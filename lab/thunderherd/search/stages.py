@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from thunderherd.files import write_text
 from thunderherd.search.written_study import load_written
 from thunderherd.show.sentences.claims_so_far import Telling, claims_so_far
 from thunderherd.toml.write import toml_text
@@ -75,7 +76,7 @@ class Stages:
         claims.
         """
         from thunderherd.judge.summary.open_claims import for_claims
-        from thunderherd.records.directory import is_begun, write_text
+        from thunderherd.records.directory import is_begun
         from thunderherd.run.runner import run_study
 
         seed = self.request.seed if seed is None else seed

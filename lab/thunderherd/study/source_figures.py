@@ -44,6 +44,7 @@ server_cpu_per_connection", becomes a note of that figure only.
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,6 +60,7 @@ from thunderherd.study.file.source_tables import PaperFigureTable, PaperTable
 from thunderherd.study.file.tables import ContenderTable, StudyForm, SweepTable
 from thunderherd.toml.file import KeyPath, Problems, read_text, show, suggest, unknown
 
+NAME_OF_COLUMN = re.compile(r"[\w .%()/-]{1,40}")
 MOST_LISTED = 12
 """The most metrics that a hint lists; with more it has the nearest one only."""
 
@@ -110,7 +112,9 @@ def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     if missing := [column for column in columns if column not in there]:
         message = f"no column {' nor '.join(map(show, missing))}"
         meant = [found for column in missing if (found := suggest(column, there))]
-        hint = " ".join([*meant, f"columns: {', '.join(there)}"])
+        # The first line of any other file may be a secret.
+        names = [each for each in there if NAME_OF_COLUMN.fullmatch(each)]
+        hint = " ".join([*meant, f"columns: {', '.join(names) or 'none'}"])
         raise UserError(message, code="file.missing_column", hint=hint, where=f"{path}:1")
     for row in rows:
         if None in row or None in row.values():

@@ -17,12 +17,15 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from thunderherd import files
 from thunderherd.errors import Problem, UserError
 from thunderherd.toml.lines import KeyPath as KeyPath
 from thunderherd.toml.lines import locate
 
 Form = TypeVar("Form", bound=BaseModel)
 
+LARGEST = 16_000_000
+"""The largest file that is read, bytes."""
 LARGEST_EXACT = 2**53
 """The largest number up to which a real number has each whole number."""
 
@@ -55,6 +58,10 @@ class TomlFile:
         except tomllib.TOMLDecodeError as error:
             where = f"{path}:{_line_of_syntax_error(error, text)}"
             raise UserError(f"not valid TOML: {error}", code=f"{area}.not_toml", where=where) from None
+        except (RecursionError, ValueError) as error:
+            # Tables in tables, a thousand deep, or a number of thousands of digits.
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UserError(f"not read: {why}", code=f"{area}.not_toml", where=str(path)) from None
 
     @cached_property
     def lines(self) -> dict[KeyPath, int]:
@@ -81,7 +88,7 @@ def _whole_or_real(text: str) -> int | float:
 def read_text(path: Path) -> str:
     """Return the text of a file without a byte order mark; raise UserError if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return files.read_text(path, LARGEST, "utf-8-sig")
     except UnicodeDecodeError as error:
         message = f"not UTF-8 text (byte {error.start})"
         raise UserError(
@@ -299,6 +306,7 @@ _IN_WORDS = {
     "string_pattern_mismatch": "must match {pattern}",
     "string_too_short": "must not be empty",
     "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
 }
 
 

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from thunderherd.files import write_text
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, PER_BYTE, counters_of, made_of, parted
-from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, SavedRun, write_text
+from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, SavedRun
 from thunderherd.records.summary import ContenderSummary, TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides

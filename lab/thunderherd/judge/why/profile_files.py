@@ -11,6 +11,7 @@ from pathlib import Path
 
 from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
+from thunderherd.files import make_folder, write_text
 from thunderherd.judge.why.pairs import place_of
 from thunderherd.judge.why.profiles import (
     contender_profile,
@@ -21,7 +22,6 @@ from thunderherd.judge.why.profiles import (
     sampled,
 )
 from thunderherd.metrics.table import Side
-from thunderherd.records.directory import write_text
 from thunderherd.records.extra_trials import (
     ContenderProfile,
     DifferentialProfile,
@@ -61,7 +61,7 @@ def profiling_summary(
     if not table.is_asked_for:
         return None, []
     reasons: dict[str, list[str]] = {}
-    (directory / FOLDER).mkdir(exist_ok=True)
+    make_folder(directory / FOLDER)
     for stale in (directory / FOLDER).glob("*.svg"):
         # These may be of fewer trials, if the run was interrupted and resumed.
         stale.unlink()
@@ -149,7 +149,7 @@ def differential(
         parts = {name: Path(folder, f"{place}.folded") for place, name in enumerate((a, b))}
         for name, part in parts.items():
             part.write_text(as_lines(scaled(stacks[name], per_sample[name])), encoding="utf-8")
-        (directory / FOLDER).mkdir(exist_ok=True)
+        make_folder(directory / FOLDER)
         flame_graph(
             parts[a],
             directory / file,

@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup, escape
 
+from thunderherd.files import read_bytes
+
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 1180
 """The width of all frames, in inferno's units for fitting names."""
@@ -53,7 +55,7 @@ def read_flame_graph(directory: Path, file: str, title: str, least_percent: floa
 
 def _boxes(path: Path) -> list[_Box]:
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        root = ElementTree.fromstring(read_bytes(path))
     except (OSError, ElementTree.ParseError):
         return []
     found = []

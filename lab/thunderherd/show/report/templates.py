@@ -11,7 +11,7 @@ from importlib import metadata
 from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-from thunderherd.records.cache import kept_folder
+from thunderherd.records.cache import UnsafeFolderError, kept_folder
 
 __all__ = ["environment"]
 
@@ -47,6 +47,6 @@ def _cache() -> BytecodeCache | None:
     try:
         folder = kept_folder()
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+    except (OSError, UnsafeFolderError):
         return None
     return _Kept(str(folder), f"template-of-jinja-{metadata.version('jinja2')}-%s")

@@ -13,6 +13,7 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Setting, TextSetting
 from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.files import read_bytes
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
 
@@ -32,7 +33,7 @@ def files_of(
     for path in named.values():
         if (folder / path).is_file() and not _is_too_large(folder / path):
             try:
-                found[path] = hashlib.sha256((folder / path).read_bytes()).hexdigest()
+                found[path] = hashlib.sha256(read_bytes(folder / path)).hexdigest()
             except OSError:
                 continue
     return {"files": found, "folder": folder, "named_files": named}

@@ -1,0 +1,123 @@
+"""Files are written through no link, and read only if they are regular, whoever owns their folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from thunderherd import files
+
+SOMEBODY = 65_533
+"""A user who is neither root nor the owner of anything."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    """A file that a link leads to."""
+    path = tmp_path / "target"
+    path.write_text("untouched")
+    return path
+
+
+@pytest.mark.parametrize("planted", ["file", ".file.unfinished"])
+def test_a_planted_link_is_replaced_and_not_followed(planted: str, target: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / planted).symlink_to(target)
+    files.write_text(folder / "file", "new")
+    assert target.read_text() == "untouched"
+    assert [(path.name, path.is_symlink()) for path in folder.iterdir()] == [("file", False)]
+    assert (folder / "file").read_text() == "new"
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    files.write_text(path, "old")
+    with pytest.raises(RuntimeError), files.replacing(path) as file:
+        file.write(b"half of the n")
+        raise RuntimeError
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+
+
+READ: tuple[Callable[[Path], object], ...] = (files.read_bytes, files.read_text, files.open_regular)
+
+
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_other_files_than_regular_ones_are_refused_at_once(
+    kind: str, read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(OSError) as raised:
+        read(path)
+    assert raised.value.errno == (errno.EISDIR if kind == "folder" else errno.EINVAL)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(OSError, match="allowed: 5") as raised:
+        files.read_bytes(path, 5)
+    assert raised.value.errno == errno.EFBIG
+    path.write_bytes(b"12345")
+    assert files.read_bytes(path, 5) == b"12345"
+
+
+def test_only_a_regular_file_is_appended_to(target: Path, tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        with pytest.raises(OSError):
+            files.open_for_appending(path)
+    assert target.read_text() == "untouched"
+    descriptor = files.open_for_appending(tmp_path / "new")
+    os.write(descriptor, b"line\n")
+    os.close(descriptor)
+    assert (tmp_path / "new").read_text() == "line\n"
+
+
+def test_a_link_is_no_folder(tmp_path: Path) -> None:
+    files.make_folder(tmp_path / "made")
+    files.make_folder(tmp_path / "made")
+    (tmp_path / "link").symlink_to(tmp_path / "made")
+    with pytest.raises(OSError):
+        files.make_folder(tmp_path / "link")
+
+
+# Whose a folder is ------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_all_may_write_to_is_not_private(tmp_path: Path) -> None:
+    inside = tmp_path / "open" / "inside"
+    inside.mkdir(parents=True)
+    assert files.is_private(inside) and files.is_private(inside / "to come")
+    inside.parent.chmod(0o777)
+    assert not files.is_private(inside)
+    inside.parent.chmod(0o1777)
+    assert files.is_private(inside), "in a sticky folder nobody moves what is not theirs"
+    inside.chmod(0o1777)
+    assert files.is_private(inside / "to come")
+
+
+@as_root
+def test_a_folder_of_somebody_else_is_not_private(tmp_path: Path) -> None:
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    (theirs / "inside").mkdir(parents=True)
+    mine.mkdir()
+    os.chown(theirs, SOMEBODY, SOMEBODY)
+    (mine / "link").symlink_to(theirs / "inside")
+    (theirs / "link").symlink_to(mine)
+    assert files.is_private(mine)
+    for each in (theirs, theirs / "inside", theirs / "to come", mine / "link", theirs / "link"):
+        assert not files.is_private(each), each
