@@ -49,6 +49,7 @@ def test_a_later_session_is_compared_relative_to_the_reference(tmp_path: Path) -
         (("compare", "first", "--margin", "2%"), "baseline.option_of_another_action"),
         (("save", "first", "epoll", "--across-sessions"), "baseline.option_of_another_action"),
         (("list", "--json"), "baseline.option_of_another_action"),
+        (("list", "first"), "baseline.words"),
     ],
 )
 def test_a_mistake_is_no_verdict(tmp_path: Path, words: tuple[str, ...], code: str) -> None:

@@ -144,6 +144,9 @@ def ends(here: Path) -> dict[str, tuple[str, ...]]:
         "a server without the other": ("--base", server()),
         "revisions and a study": ("unp-ch30", "--head-rev", "HEAD"),
         "a build that fails, and a study": ("unp-ch30", "--bisect"),
+        "a build that fails, without revisions": (*pair(server(), server()), *QUICK, "--bisect"),
+        "a metric twice": (*pair(server(), server()), *QUICK, "--metric", "server_cpu_per_request=9%"),
+        "an empty workload": (*pair(server(), server()), *QUICK[2:], "--workload", ""),
         "two workloads": (*pair(server(), server()), *QUICK, "--workload", "bytes"),
         "a table of a calibration": ("--calibrate", "2", "--base", server(), "--junit", "gate.xml"),
         "a calibration with a head": ("--calibrate", "2", *pair(server(), server())),
@@ -313,6 +316,25 @@ def test_the_script_for_pipelines_fails_with_128(missing: str, here: Path) -> No
     own[missing] = "/usr/bin:/bin" if missing == "PATH" else ""
     ended = subprocess.run(["sh", SCRIPT], cwd=here, env=own, capture_output=True, text=True, check=False)
     assert ended.returncode == 128 and "gate.sh: no " in ended.stderr, ended.stderr
+
+
+def test_the_script_for_pipelines_fails_if_it_cannot_fetch_the_base(here: Path) -> None:
+    origin = here / "origin"
+    origin.mkdir()
+    (origin / "server.py").write_text(SERVER)
+    subprocess.run(["git", "init", "--quiet"], cwd=origin, check=True)
+    commit(origin, "first")
+    (origin / "notes").write_text("second")
+    commit(origin, "second")
+    subprocess.run(
+        ["git", "clone", "--quiet", "--depth=1", f"file://{origin}", "shallow"], cwd=here, check=True
+    )
+    shutil.rmtree(origin)
+    own = {"BASE": "HEAD~1", "SERVE": server(), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    ended = subprocess.run(
+        ["sh", SCRIPT], cwd=here / "shallow", env=own, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 128 and "gate.sh: git fetch" in ended.stderr, ended.stderr
 
 
 def test_the_script_for_pipelines_gates_a_commit(here: Path) -> None:

@@ -286,7 +286,7 @@ def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         rig.run()
     (problem,) = refused(rig.run, resume=True, seed=6)
-    assert (problem.code, problem.where) == ("run.other_seed", "run: --seed")
+    assert (problem.code, problem.where) == ("run.other_seed", "--seed")
     now = {"kernel": "Linux", "engine": {"sha256": "1"}, "cpu": {"model": "A CPU"}}
     monkeypatch.setattr(description, "describe", lambda engine=None: now)
     (problem,) = refused(rig.run, resume=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from thunderherd.cli.options import (
+    NOTHING_MEASURED,
     PROGRAM,
     AsJson,
     Clients,
@@ -49,7 +50,7 @@ OF_OTHERS = {
 """Options of wrk, oha, hey and ab that `compare` does not have, and what to type instead."""
 
 SLOWER = 1
-"""The exit status if a contender is slower than --fail-if-slower allows, or if nothing could be compared."""
+"""The exit status if a contender is slower than --fail-if-slower allows."""
 
 
 def compare(
@@ -137,7 +138,7 @@ def compare(
     from thunderherd.search.compare import COMPARISON
     from thunderherd.search.compare import compare as run_comparison
     from thunderherd.search.request import CompareRequest
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.show.terminal.compared import print_compared
     from thunderherd.text.layout import make_console
 
@@ -159,13 +160,13 @@ def compare(
     summary, run = run_comparison(request)
     if save is not None:
         shutil.copyfile(run.parent / f"{COMPARISON}.toml", save)
-    report = write_report(run)
+    report = report_of_run(run)
     if as_json:
         print(json.dumps(_as_json(summary, report), indent=2))
     else:
         following = (("Results", str(run)), ("Study", "" if save is None else str(save)))
         print_compared(summary, make_console(), report, following)
-    if open_report:
+    if open_report and report is not None:
         from thunderherd.cli.results import open_page
 
         open_page(report)
@@ -176,13 +177,12 @@ def status_of(summary: Summary, most: float | None) -> int:
     """Return the exit status. With --fail-if-slower, print on stderr what made it `SLOWER`."""
     from thunderherd.show.sentences.compared import worse_than_first
 
-    is_compared = any(pair.ratio for pair in summary.family)
+    if not any(pair.ratio for pair in summary.family):
+        print(f"{PROGRAM}: compare: nothing could be compared [compare.no_comparison]", file=sys.stderr)
+        return NOTHING_MEASURED
     if most is None:
-        return 0 if is_compared else SLOWER
+        return 0
     where = f"{PROGRAM}: compare: --fail-if-slower {most:g}%"
-    if not is_compared:
-        print(f"{where}: nothing could be compared [compare.no_comparison]", file=sys.stderr)
-        return SLOWER
     worse = worse_than_first(summary, most)
     for each in worse:
         print(f"{where}: worse: {each} [compare.slower]", file=sys.stderr)
@@ -241,7 +241,7 @@ def percent(text: str, command: str, option: str) -> float:
     return found
 
 
-def _as_json(summary: Summary, report: Path) -> dict[str, Any]:
+def _as_json(summary: Summary, report: Path | None) -> dict[str, Any]:
     from thunderherd.show.sentences.compared import labels_of, metric_answers, to_know
 
     labels = labels_of(summary)
@@ -267,5 +267,5 @@ def _as_json(summary: Summary, report: Path) -> dict[str, Any]:
             for each in summary.contenders
         ],
         "notes": to_know(summary),
-        "report": str(report),
+        "report": None if report is None else str(report),
     }

@@ -181,7 +181,7 @@ def gate(
     from thunderherd.gate.gate import gate_study
     from thunderherd.gate.request import GateRequest, StudyGateRequest
 
-    typed = [_criterion(text, allowed) for text in metric or ()]
+    typed = _criteria(metric or (), allowed)
     if studies:
         others = {
             "--base-rev": base_rev, "--head": head, "--head-rev": head_rev, "--serve": serve,
@@ -228,7 +228,9 @@ def _servers(
 ) -> tuple[tuple[str, str], tuple[str, str] | None, tuple[Path, Path] | None]:
     """Return base and head as a comparison takes them, their labels, and the folders they run in."""
     if revisions[0] is None:
-        given = {"--head-rev": revisions[1], "--build": build, "--serve": serve}
+        given = {
+            "--head-rev": revisions[1], "--build": build, "--serve": serve, "--bisect": bisect or None,
+        }  # fmt: skip
         if extra := [name for name, value in given.items() if value is not None]:
             raise UserError(
                 f"{extra[0]} without --base-rev",
@@ -319,11 +321,11 @@ def _write(
     from thunderherd.gate.formats import as_junit, as_markdown, tell_github
     from thunderherd.gate.page import facts, gate_table
     from thunderherd.gate.verdict import NOT_SLOWER, UNDECIDED
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.show.terminal.result_page import ResultPage, print_result
     from thunderherd.text.layout import Sentence, make_console
 
-    report = write_report(found.directory)
+    report = report_of_run(found.directory)
     if as_json:
         print(result.model_dump_json(by_alias=True, indent=2))
     else:
@@ -334,7 +336,10 @@ def _write(
             [answer],
             gate_table(result, found.summary),
             [text for head, text in told if head == "Note"],
-            (*[(head, text) for head, text in told if head != "Note"], ("Report", str(report))),
+            (
+                *[(head, text) for head, text in told if head != "Note"],
+                ("Report", "" if report is None else str(report)),
+            ),
         )
         print_result(page, make_console())
     if markdown is not None:
@@ -412,6 +417,22 @@ def _found(result: GateResult, metric: str) -> list[float]:
         for each in result.rows
         if each.metric == metric and each.would_find_percent is not None
     ]
+
+
+def _criteria(texts: Sequence[str], usual: float) -> list[Criterion]:
+    """Return the metrics with their margins; raise `UserError` for one that is given twice."""
+    found: dict[str, Criterion] = {}
+    for text in texts:
+        each = _criterion(text, usual)
+        if each.metric in found:
+            raise UserError(
+                f"{each.metric} is given twice",
+                code="gate.metric_twice",
+                hint="give each metric once, perhaps with its margin",
+                where=f"gate: --metric {text}",
+            )
+        found[each.metric] = each
+    return list(found.values())
 
 
 def _criterion(text: str, usual: float) -> Criterion:

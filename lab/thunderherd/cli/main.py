@@ -3,10 +3,11 @@
 A command imports what it needs when it runs, so that `list`, `serve` and mistakes answer at once.
 
 Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `gate` ends
-with 1 only if a server got slower, and with 128 for failures and mistakes (`GATES`). `crossover`
-and `knee` also end with 1 if their trials give no answer, `grade` if the machine is too busy for one,
-`doctor` if a study cannot run, `merge` if a load is invalid, `judge` if it has too few loads, `conform` if a
-case fails. `serve`, `load` and `count` become the engine and end with its status.
+with 1 only if a server got slower, and with 128 for failures and mistakes (`GATES`). `run`, `compare` and
+`claims --decide` end with 3 if nothing was measured. `crossover` and `knee` also end with 1 if their trials
+give no answer, `grade` if the machine is too busy for one, `doctor` if a study cannot run, `merge` if a load
+is invalid, `judge` if it has too few loads, `conform` if a case fails. `serve`, `load` and `count` become the
+engine and end with its status.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from thunderherd.cli.search import crossover, knee
 from thunderherd.cli.servers import conform, grade
 from thunderherd.cli.sessions import baseline, capsule, diff, export, replay
 from thunderherd.errors import Problem, UserError
+from thunderherd.machine.room import bounds, check_room
+from thunderherd.text.printable import printable
 
 __all__ = ["PROGRAM", "app", "main", "run_command"]
 
@@ -47,6 +50,9 @@ GATES, SKIPPED, OWN_FAILURE = ("gate", "baseline"), 125, 128
 
 `git bisect run` takes every status from 1 to 127 for a bad commit, except 125, and stops at 128 and more.
 """
+
+MEASURE = ("run", "compare", "gate", "crossover", "knee", "grade", "baseline")
+"""The commands that run trials, and need room for them."""
 
 app = typer.Typer(
     add_completion=False,
@@ -97,6 +103,7 @@ for engine_command in (serve, load, count):
 def main() -> NoReturn:
     """Run the command line of this process and exit with the command's status."""
     arguments = sys.argv[1:]
+    _with_standard_streams()
     try:
         sys.exit(run_command(arguments))
     except Exception:
@@ -113,15 +120,43 @@ def _command() -> Callable[..., Any]:
 
 
 def _interrupt_at_the_end() -> None:
-    """Treat SIGTERM and SIGHUP as Ctrl-C: servers are ended, and what was measured is kept."""
+    """Treat every signal that ends programs as Ctrl-C: servers are ended, and what was measured is kept."""
     if threading.current_thread() is threading.main_thread():
-        for each in (signal.SIGTERM, signal.SIGHUP):
+        for each in signal.valid_signals() - NO_INTERRUPTS:
             if signal.getsignal(each) is signal.SIG_DFL:  # nohup ignores SIGHUP
                 signal.signal(each, signal.default_int_handler)
 
 
+NO_INTERRUPTS = {
+    signal.SIGKILL, signal.SIGSTOP,  # nobody can catch them
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH,  # they end no program
+    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,  # they stop it
+    signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS,
+    signal.SIGTRAP,  # and these are faults of the program
+}  # fmt: skip
+"""The signals that are no wish of the user to end (signal(7))."""
+
+
+def _with_standard_streams() -> None:
+    """Open /dev/null as each standard stream that is closed, so that no other file gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.dup2(opened, number)
+            if opened != number:
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+
+
 def _is_gate(arguments: Sequence[str]) -> bool:
-    return next((word for word in arguments if not word.startswith("-")), "") in GATES
+    return _command_of(arguments) in GATES
+
+
+def _command_of(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
 
 
 def run_command(arguments: list[str]) -> int:
@@ -137,6 +172,9 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
     as_json = "--json" in arguments
     _interrupt_at_the_end()
     try:
+        if _command_of(arguments) in MEASURE:
+            # Before anything large is imported.
+            check_room()
         status = _command()(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
         sys.stdout.flush()
         return int(status), True
@@ -152,7 +190,12 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
         return FAILED, False
     except OSError as error:
         return _complain([_system_problem(error)], FAILED, as_json=as_json), False
-    except Exception as error:
+    except MemoryError:
+        return _complain([_shortage("no memory is left")], FAILED, as_json=as_json), False
+    except BaseException as error:
+        if _is_panic(error):
+            why = f"a library failed: {str(error).splitlines()[0]}"
+            return _complain([_shortage(why)], FAILED, as_json=as_json), False
         if not _is_engine_error(error):
             raise
         # Some end with their code in brackets, for the reasons of a trial.
@@ -168,10 +211,11 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
 def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:
     """Print each problem on a line of stderr and its hint on the next; with `--json` also JSON on stdout."""
     for each in problems:
+        # Names come from files of others: what a terminal would obey is not printed.
         for line in each.line.splitlines() or [""]:
-            print(f"{PROGRAM}: {line.strip()}", file=sys.stderr)
+            print(f"{PROGRAM}: {printable(line.strip())}", file=sys.stderr)
         if each.hint:
-            print(f"hint: {' '.join(each.hint.split())}", file=sys.stderr)
+            print(f"hint: {printable(' '.join(each.hint.split()))}", file=sys.stderr)
     if as_json:
         print(json.dumps({"errors": [asdict(each) for each in problems]}, indent=2))
     return status
@@ -203,7 +247,19 @@ def _usage_problem(mistake: typer.TyperException, arguments: Sequence[str]) -> P
     return Problem(message, code, f"did you mean{meant} {hint}" if meant else hint, where)
 
 
-def _is_engine_error(error: Exception) -> bool:
+def _is_panic(error: BaseException) -> bool:
+    """True for what libraries written in Rust raise if they cannot go on, which is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+def _shortage(why: str) -> Problem:
+    """Return the problem of a library that lacks memory or threads, with the limits that are in force."""
+    limits = ", ".join(map(str, bounds()))
+    hint = f"limits here: {limits}" if limits else "no limit on memory or processes is set here"
+    return Problem(why, "system.shortage", hint)
+
+
+def _is_engine_error(error: BaseException) -> bool:
     """True if the engine failed. If its module was never imported, no error can have come from it."""
     engine = sys.modules.get("thunderherd.engine.client")
     return engine is not None and isinstance(error, engine.EngineError)

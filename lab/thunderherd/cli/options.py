@@ -118,6 +118,21 @@ def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
     return results.summary, results.trials
 
 
+NOTHING_MEASURED = 3
+"""The exit status of a run without any figure, and of a comparison without two figures to compare."""
+
+
+def status_of_run(summary: Summary, command: str) -> int:
+    """Return the exit status of a run that has ended. If it has no figure, say why on stderr."""
+    if any(each.metrics or each.spread for each in summary.contenders):
+        return 0
+    reasons = summary.trials.invalid_reasons
+    why = max(reasons, key=lambda reason: reasons[reason]) if reasons else "no block counts"
+    print(f"{PROGRAM}: {command}: nothing was measured: {why} [run.nothing_measured]", file=sys.stderr)
+    print("hint: `thunderherd doctor` examines this machine", file=sys.stderr)
+    return NOTHING_MEASURED
+
+
 # Files that commands write ----------------------------------------------------------------------------------
 
 

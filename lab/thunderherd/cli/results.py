@@ -19,6 +19,7 @@ from thunderherd.cli.options import (
     StudyName,
     chosen_format,
     ended,
+    status_of_run,
     summary_of,
     write_output,
 )
@@ -171,7 +172,7 @@ def claims(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
-) -> None:
+) -> int:
     """Judge the claims of a study's source by a run.
 
     With --decide, run the study until each claim has a verdict.
@@ -183,8 +184,9 @@ def claims(
         from thunderherd.cli.run import run_claims
 
         earlier = None if directory is None else _of_study(directory, study)[0]
-        print_claims(run_claims(study, budget, overrides or [], seed, out, resume, earlier), make_console())
-        return
+        summary = run_claims(study, budget, overrides or [], seed, out, resume, earlier)
+        print_claims(summary, make_console())
+        return status_of_run(summary, "claims")
     options = {"--budget": budget, "--set": overrides, "--seed": seed, "--out": out, "--resume": resume}
     if given := [name for name, value in options.items() if value not in (None, False)]:
         raise UserError(
@@ -201,6 +203,7 @@ def claims(
             where="claims",
         )
     print_claims(_of_study(directory, study)[1], make_console())
+    return 0
 
 
 def _of_study(directory: Path, study: str) -> tuple[Path, Summary]:

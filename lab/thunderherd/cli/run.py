@@ -23,6 +23,7 @@ from thunderherd.cli.options import (
     StudyName,
     check_resume,
     command_line,
+    status_of_run,
 )
 from thunderherd.errors import UserError
 
@@ -73,10 +74,10 @@ def run(
             "(default: run it).",
         ),
     ] = False,
-) -> None:
+) -> int:
     """Run a study and print its table.
 
-    Also writes an HTML report into the results directory.
+    Also writes an HTML report into the results directory. The exit status is 3 if nothing was measured.
     """
     sizes = [("quick", "--quick")] if quick else []
     sizes += [("full", "--full")] if full else []
@@ -95,7 +96,7 @@ def run(
         _show_defaults(
             study, size, [name for name, value in others.items() if value is not None and value is not False]
         )
-        return
+        return 0
 
     from thunderherd.engine.client import catalogue
     from thunderherd.study.file.names import DEFAULT_SIZE
@@ -123,7 +124,7 @@ def run(
         _refuse_commands(resolved)
 
     from thunderherd.records.directory import default_directory
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.show.terminal.study import print_study
     from thunderherd.text.layout import make_console
 
@@ -133,9 +134,10 @@ def run(
     report = None
     try:
         # Before the table: a reader of the table may leave early (`| head`), and the report must exist then.
-        report = write_report(directory)
+        report = report_of_run(directory)
     finally:
         print_study(summary, console, directory, report)
+    return status_of_run(summary, "run")
 
 
 def run_claims(
@@ -153,7 +155,7 @@ def run_claims(
     """
     from thunderherd.engine.client import catalogue
     from thunderherd.records.directory import default_directory, is_begun, read_run
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.study.loading import load_study
 
     check_resume("claims", resume=resume, out=out)
@@ -175,7 +177,8 @@ def run_claims(
         _print_expected(resolved, earlier)
     go_on = ("thunderherd", "claims", study, "--decide", "--out", str(directory), "--resume")
     summary = _run(resolved, directory, seed, resume=resume, go_on=go_on)
-    print(f"report: {write_report(directory)}", file=sys.stderr)
+    if report := report_of_run(directory):
+        print(f"report: {report}", file=sys.stderr)
     return summary
 
 

@@ -12,7 +12,7 @@ import typer
 
 from thunderherd.cli.options import AsJson, Out, ResultsDirectory, check_output, command_line
 from thunderherd.errors import UserError
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
 if TYPE_CHECKING:
     from thunderherd.capsule.verdicts import Compared
@@ -185,6 +185,13 @@ def baseline(
         if action in ("save", "compare", "list") and action != of:
             _refuse_options(action, of, [name for name, value in values.items() if value is not None])
     if action == "list":
+        if given:
+            raise UserError(
+                f"list takes no name; '{given[0]}' was given",
+                code="baseline.words",
+                hint="leave it out: `baseline list` lists all",
+                where="baseline",
+            )
         for each in baselines():
             beside = f"beside {each.reference}" if each.reference else "without a reference"
             print(f"{each.name}  {each.saved[:10]}  {each.server} {beside}")

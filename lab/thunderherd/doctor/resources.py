@@ -19,11 +19,13 @@ from thunderherd.doctor.kind import (
     notable,
     raise_limit,
     setting,
+    stops,
     sysctl,
     write,
 )
 from thunderherd.machine import description
 from thunderherd.machine.control_groups import control_groups
+from thunderherd.machine.room import MEMORY, NEEDED, OF_CHARTS, PROCESSES, bounds, in_words
 from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
@@ -65,7 +67,26 @@ def _of(name: str, capacity: Capacity, wanted: int, what_for: str) -> Finding:
     if capacity.number >= wanted:
         return good(name, seen, f"room for {what_for}")
     means = f"no room for {what_for}. The list of studies names those that need more"
+    if name == "processes, threads" and capacity.number < NEEDED[PROCESSES]:
+        means = f"a run needs {in_words(PROCESSES, NEEDED[PROCESSES])}, and is refused with less"
+        return stops(name, seen, means, *capacity.changes)
     return notable(name, seen, means, *capacity.changes)
+
+
+def memory(here: Here) -> Iterator[Finding]:
+    """Report limits on memory and address space that a run with its report may exceed."""
+    found = [each for each in bounds() if each.what != PROCESSES]
+    if not found:
+        yield good("memory", "no limit", f"a run needs {in_words(MEMORY, NEEDED[MEMORY])}")
+    for each in found:
+        needed = in_words(each.what, NEEDED[each.what])
+        if each.room < NEEDED[each.what]:
+            yield stops(each.what, str(each), f"a run needs {needed}, and is refused with less")
+        elif each.room < OF_CHARTS.get(each.what, 0):
+            needed = in_words(each.what, OF_CHARTS[each.what])
+            yield notable(each.what, str(each), f"runs have no report and no charts, which need {needed}")
+        else:
+            yield good(each.what, str(each), f"a run needs {needed}")
 
 
 def locked_memory(here: Here) -> Iterator[Finding]:
@@ -102,7 +123,14 @@ def notes_of_sends(here: Here) -> Iterator[Finding]:
 
 EXAMINATION = Examination(
     title="Limits",
-    looks=(open_files, processes_and_threads, threads_of_one_process, locked_memory, notes_of_sends),
+    looks=(
+        open_files,
+        processes_and_threads,
+        threads_of_one_process,
+        memory,
+        locked_memory,
+        notes_of_sends,
+    ),
 )
 
 

@@ -6,6 +6,7 @@ on disk (`selection`). An interrupted or killed run therefore resumes exactly wh
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 from thunderherd.conform.before_timing import check_servers
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Problem, Refusal, UserError
+from thunderherd.files import write_text
 from thunderherd.judge.summary import source_csv, summarise
 from thunderherd.judge.summary.block_rejection import ATTEMPTS, Block, Selection, blocks_of, seconds_allowed
 from thunderherd.judge.summary.noted_cells import write_noted_cells
@@ -34,7 +36,6 @@ from thunderherd.records.directory import (
     SavedRun,
     default_directory,
     is_begun,
-    write_text,
 )
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
@@ -223,20 +224,32 @@ class RunState:
         except KeyboardInterrupt:
             self._stopped()
             raise
+        except UserError:
+            raise
+        except BaseException:
+            # A full disk, or no memory: the trials are kept.
+            with contextlib.suppress(OSError):
+                self.show.say(f"failed: {self._kept()}")
+                self.show.say(f"{RESUME}{self._resume_command()}")
+            raise
 
     def _stopped(self) -> None:
         """Report how many trials were kept, write their summary, and print how to resume.
 
         A second Ctrl-C skips the summary.
         """
-        kept = ", ".join([count(len(self.directory.trials), "trial"), *self._extra_trials()])
-        self.show.say(f"stopped: {kept} kept in {self.directory.path}")
+        self.show.say(f"stopped: {self._kept()}")
         try:
             if self.directory.trials:
                 self._finish()
                 self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
         finally:
             self.show.say(f"{RESUME}{self._resume_command()}")
+
+    def _kept(self) -> str:
+        """Return how many trials are on disk, and where."""
+        trials = ", ".join([count(len(self.directory.trials), "trial"), *self._extra_trials()])
+        return f"{trials} kept in {self.directory.path}"
 
     def _warnings_of_servers(self) -> list[str]:
         """Return what was wrong with the commands of servers and load generators before the first trial."""
@@ -489,7 +502,7 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
             f"the run has seed {info.seed}, not {seed}",
             code="run.other_seed",
             hint=f"leave --seed out, or {NEW_RUN}",
-            where="run: --seed",
+            where="--seed",
         )
     if study.digest != info.digest:
         changes = differences(info.study, study.model_dump(mode="json"), units=study.units)

@@ -278,7 +278,8 @@ class CompareStudies:
                 hint="compare servers of one workload",
                 where=self.request.command,
             )
-        name = self.request.workload or next(iter(schemes), self.catalogue.defaults.workload)
+        usual = next(iter(schemes), self.catalogue.defaults.workload)
+        name = usual if self.request.workload is None else self.request.workload
         if name not in known:
             problem = unknown("workload", name, list(known), "compare")
             raise UserError(problem.at(f"{self.request.command}: --workload {name}"))

@@ -59,7 +59,7 @@ def _crossover_of(summary: Summary) -> CrossoverSummary:
 def _show(stages: Sequence[Summary], directory: Path) -> None:
     """Print the answer of the last stage; write its report and the picture."""
     from thunderherd.show.charts.crossover import write_pictures
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.show.terminal.crossover import print_crossover
     from thunderherd.text.layout import make_console
 
@@ -69,9 +69,10 @@ def _show(stages: Sequence[Summary], directory: Path) -> None:
     following: list[tuple[str, str]] = []
     try:
         # Before the answer, as in `run`: its reader may leave early (`| head`).
-        following.append(("Report", str(write_report(run))))
-        pictures = write_pictures(last, last.sweeps[0], directory)
-        following += [("Picture", str(each)) for each in pictures[:1]]
+        if report := report_of_run(run):
+            following.append(("Report", str(report)))
+            pictures = write_pictures(last, last.sweeps[0], directory)
+            following += [("Picture", str(each)) for each in pictures[:1]]
     finally:
         following.append(("Next", shlex.join(["thunderherd", "table", str(run)])))
         print_crossover(stages, console, following)

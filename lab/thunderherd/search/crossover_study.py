@@ -165,7 +165,9 @@ def _basis(
     request: CrossoverRequest, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue
 ) -> Basis:
     server, load = tables.get("server", {}), tables.get("load", {})
-    workload = request.workload or server.get("workload") or _workload_with(range_, catalogue)
+    workload = request.workload
+    if workload is None:
+        workload = server.get("workload") or _workload_with(range_, catalogue)
     _check_known(request, "workload", workload, [each.name for each in catalogue.workloads])
     kind = request.load or load.get("kind") or timed_load(catalogue)
     _check_known(request, "load", kind, [each.name for each in catalogue.loads])

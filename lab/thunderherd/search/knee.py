@@ -128,8 +128,8 @@ def _answer(
     stages: Stages, goal: Goal, runs: Sequence[_Run], capacities: dict[str, float] | None
 ) -> KneeSummary:
     """Write the answer and return it."""
+    from thunderherd.files import write_text
     from thunderherd.judge.summary.knee import confirmed
-    from thunderherd.records.directory import write_text
     from thunderherd.records.knee import KneeSummary
 
     directory, last = stages.directory, runs[0].summary
@@ -165,7 +165,7 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     """Print the answer; write the reports of the runs, and the picture."""
     from thunderherd.show.charts.knee import write_pictures
     from thunderherd.show.charts.style import colours_of
-    from thunderherd.show.report.page import write_report
+    from thunderherd.show.report.page import report_of_run
     from thunderherd.show.terminal.knee import print_knees
     from thunderherd.text.layout import make_console
 
@@ -174,8 +174,9 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     pictures: tuple[Path, ...] = ()
     try:
         # Before the answer, as in `run`: its reader may leave early (`| head`).
-        reports = [write_report(directory / run.stage) for run in runs]
-        pictures = tuple(write_pictures(found, directory, colours_of(*(run.summary for run in runs))))
+        reports = [path for run in runs if (path := report_of_run(directory / run.stage))]
+        if reports:
+            pictures = tuple(write_pictures(found, directory, colours_of(*(run.summary for run in runs))))
     finally:
         following = [
             *(("Report", str(each)) for each in reversed(reports)),

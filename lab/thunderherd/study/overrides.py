@@ -5,7 +5,6 @@ A key may be shortened as long as it is clear: `loops` for `load.settings.loops`
 """
 
 import re
-import tomllib
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,7 +48,7 @@ def _value(where: str, value: str) -> Any:
     if "\n" not in value:
         try:
             return toml_data(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value) or CPU_LIST.fullmatch(value):
                 return value
     hint = 'such as 100, true, "text" or [0, 1]'

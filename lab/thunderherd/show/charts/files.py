@@ -8,6 +8,8 @@ from typing import Any
 
 import vl_convert
 
+from thunderherd.files import write_bytes
+from thunderherd.machine.room import OF_CHARTS, check_room
 from thunderherd.show.charts.vega_lite import VERSION
 
 __all__ = ["FORMATS", "as_file", "vega_lite_version", "write_pictures"]
@@ -26,6 +28,7 @@ def as_file(specification: dict[str, Any], form: str) -> bytes:
 
     Raises ValueError for another format.
     """
+    check_room(OF_CHARTS, "a chart")
     config = {**specification.get("config", {}), "background": WHITE}
     chart = {**specification, "background": WHITE, "config": config}
     version = vega_lite_version()
@@ -44,7 +47,7 @@ def write_pictures(specification: dict[str, Any], directory: Path, name: str) ->
     """Writes NAME.svg and NAME.png; returns the files."""
     files = [directory / f"{name}.{form}" for form in ("svg", "png")]
     for file in files:
-        file.write_bytes(as_file(specification, file.suffix[1:]))
+        write_bytes(file, as_file(specification, file.suffix[1:]))
     return files
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
+import sys
 from collections.abc import Sequence
 from functools import cache, partial
-from importlib import metadata
+from importlib import metadata, resources
 from pathlib import Path
 
 import vl_convert
@@ -20,6 +20,8 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from thunderherd.errors import UserError
+from thunderherd.files import read_bytes, write_text
+from thunderherd.machine.room import OF_CHARTS, NoRoomError, check_room
 from thunderherd.records.cache import kept
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
@@ -27,9 +29,9 @@ from thunderherd.show.charts import style
 from thunderherd.show.charts.files import vega_lite_version
 from thunderherd.show.report.run import ReportedRun, run_variables
 from thunderherd.show.report.templates import environment
-from thunderherd.text.figures import printable
+from thunderherd.text.printable import printable
 
-__all__ = ["ReportedRun", "render", "render_runs", "write_report"]
+__all__ = ["ReportedRun", "render", "render_runs", "report_of_run", "write_report"]
 
 FILE_NAME = "report.html"
 
@@ -82,15 +84,19 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
             hint=f"name a file in it: {path / FILE_NAME}",
             where="report: --output",
         )
+    check_room(OF_CHARTS, "a report")
     text = render_runs(runs)
-    # Renamed into place, so that nobody reads half of the new report.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_text(path, text)
     return path
+
+
+def report_of_run(directory: Path) -> Path | None:
+    """Writes the report of a run that has just ended; None, with the reason on stderr, if a limit forbids."""
+    try:
+        return write_report(directory)
+    except NoRoomError as error:
+        print(f"thunderherd: no report: {error.problems[0].message}", file=sys.stderr)
+        return None
 
 
 def _run(directory: Path) -> ReportedRun:
@@ -121,7 +127,7 @@ def _different(directories: Sequence[Path]) -> Sequence[Path]:
 def _here() -> Path:
     """Gives the path of a report of several runs, in the current directory."""
     path = Path(FILE_NAME)
-    if path.exists() and WRITTEN_BY not in path.read_text(encoding="utf-8", errors="replace")[:4096]:
+    if path.exists() and WRITTEN_BY.encode() not in read_bytes(path)[:4096]:
         raise UserError(
             f"{path} exists and is no report",
             code="report.would_overwrite",
@@ -183,7 +189,9 @@ def _vega() -> str:
     version = vega_lite_version()
     make = partial(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;", vl_version=version)
     bundle = kept(f"vega-of-vl-convert-{metadata.version('vl-convert-python')}-{version}.js", make)
-    return _inside_script(f"(() => {{{bundle}}})();")
+    # Whoever passes the report on passes the libraries on.
+    licences = resources.files("thunderherd.show.report") / "templates/licences.txt"
+    return _inside_script(f"/*!\n{licences.read_text(encoding='utf-8')}*/\n(() => {{{bundle}}})();")
 
 
 def _start_script(templates: Environment) -> str:

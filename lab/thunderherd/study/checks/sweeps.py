@@ -91,11 +91,22 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
     return len(problems) == before
 
 
+OF_RUNS = ("trials.csv", "estimates.csv", "unavailable.csv", "extrapolated.csv")
+"""The CSV files of every run."""
+
+
 def _check_source_csv(form: StudyForm, asked: AskedCounters, problems: Problems) -> None:
     """Check that the study has the lines and columns of the source's own CSV file."""
     table, here = form.source_csv, ("source_csv",)
     if table is None:
         return
+    if table.file in OF_RUNS:
+        problems.add(
+            (*here, "file"),
+            f"file: {show(table.file)} is a file of the run itself",
+            code="study.file_of_run",
+            hint="choose another name, such as results.csv",
+        )
     known = [sweep.name for sweep in form.sweeps]
     for place, name in enumerate(table.sweeps):
         if name not in known:

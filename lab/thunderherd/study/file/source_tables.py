@@ -167,7 +167,7 @@ class SourceCsvTable(StrictTable):
     """The source's own CSV file, written with the figures of this run."""
 
     file: str = Field(
-        pattern=r"^[A-Za-z0-9_.-]+\.csv$",
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\.csv$",
         description="the name of the file in the run's folder, such as results.csv",
     )
     sweeps: list[str] = Field(min_length=1, description="the sweeps whose contenders are the lines")

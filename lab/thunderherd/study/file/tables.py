@@ -38,6 +38,8 @@ TRIAL = (
 NAME = "lower-case letters, digits and _, starting with a letter"
 WHOLE = 100 * SHARE.units["%"]
 """100 percent."""
+MOST_LOOKS, MOST_BLOCKS, MOST_ENTRIES = 100, 100_000, 1_000
+"""The most looks of a size, blocks of a run, and entries of a list of contenders, sweeps or values."""
 _PAIR = " and ".join(each.name for each in with_namespaces())
 
 
@@ -59,7 +61,10 @@ class MeasureTable(StrictTable):
         description="the contender of the main table whose cost is subtracted from that of the others",
     )
     normalise_connections: int = Field(
-        default=1000, ge=1, description="the number of connections that the main table's costs are scaled to"
+        default=1000,
+        ge=1,
+        le=10**9,
+        description="the number of connections that the main table's costs are scaled to",
     )
     equivalence: Annotated[str, quantity_text(SHARE, 0, WHOLE, above=True, below=True)] = Field(
         default="3%",
@@ -68,7 +73,7 @@ class MeasureTable(StrictTable):
     )
     alpha: float = Field(
         default=0.05,
-        gt=0,
+        ge=1e-6,
         lt=0.5,
         description="the chance of any false verdict, over all comparisons and looks",
     )
@@ -297,9 +302,10 @@ class SizeTable(StrictTable):
     significant. The others have 1.5 and 2 times its blocks; in size full, 2 and 4 times.
     """
 
-    looks: list[int] | None = Field(
+    looks: list[Annotated[int, Field(ge=1, le=MOST_BLOCKS)]] | None = Field(
         default=None,
         min_length=1,
+        max_length=MOST_LOOKS,
         description="the numbers of blocks after which the run is judged, such as [14, 20, 40] (default: as "
         "many as the comparisons need)",
     )
@@ -476,7 +482,9 @@ class SweepTable(StrictTable):
         "get the same value",
     )
     values: list[Any] = Field(
-        min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
+        min_length=1,
+        max_length=MOST_ENTRIES,
+        description='values of the key, or tables such as { name = "small", set = {...} }',
     )
     contenders: list[SweepContender] = Field(
         default=[],
@@ -615,10 +623,14 @@ class StudyForm(StrictTable):
         default=ComparisonsTable(), description="a table [comparisons]: the pairs that are compared"
     )
     contenders: list[ContenderTable] = Field(
-        default=[], description="tables [[contenders]]: the rows of the main table"
+        default=[],
+        max_length=MOST_ENTRIES,
+        description="tables [[contenders]]: the rows of the main table",
     )
     sweeps: list[SweepTable] = Field(
-        default=[], description="tables [[sweeps]]: contenders at several values of a key"
+        default=[],
+        max_length=MOST_ENTRIES,
+        description="tables [[sweeps]]: contenders at several values of a key",
     )
     paper: list[PaperTable] = Field(
         default=[], description="tables [[paper]]: the source's figures of the main table, one table a file"

@@ -1,0 +1,276 @@
+"""Programs in hostile surroundings: closed streams, planted links, pipes for files, limits, other signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from made.interrupted import STUDY
+from made.refusals import codes_printed
+
+from thunderherd.cli.main import run_command
+from thunderherd.machine.room import NEEDED
+
+pytestmark = pytest.mark.usefixtures("use_engine")
+
+PROGRAM = (sys.executable, "-m", "thunderherd")
+SOMEBODY = 65_533
+"""A user who is neither root nor the owner of anything."""
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "small.toml").write_text(STUDY)
+    return tmp_path
+
+
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script of sh; `$T` is the program."""
+    return subprocess.run(
+        ["sh", "-c", f'T="{" ".join(PROGRAM)}"\n{script}'], cwd=folder, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+
+
+# Standard streams -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_with_closed_streams_is_complete(closed: str, here: Path) -> None:
+    ended = shell(f"$T run small.toml --out run {closed}; echo status $? >status", here)
+    assert (here / "status").read_text() == "status 0\n", ended
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert (here / "run/report.html").stat().st_size > 100_000
+    assert json.loads((here / "run/summary.json").read_text())["trials"]["valid"] == 2
+
+
+def test_a_mistake_with_closed_streams_has_its_status(here: Path) -> None:
+    assert shell("$T run no-such-study 2>&-; exit $?", here).returncode == 2
+    assert shell("$T list designs >&-; exit $?", here).returncode == 0
+
+
+# Files of others --------------------------------------------------------------------------------------------
+
+
+@as_root
+def test_a_run_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path) -> None:
+    assert shell("$T run small.toml --out run", here).returncode == 0
+    run, targets = here / "run", here / "targets"
+    targets.mkdir()
+    names = [path.name for path in run.iterdir() if path.is_file()]
+    planted = [*(f".{name}.unfinished" for name in names), *(name for name in names if not own(name))]
+    for number, name in enumerate(planted):
+        (targets / str(number)).write_text("untouched")
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(targets / str(number))
+    shutil.rmtree(run / "study")
+    os.chown(run, SOMEBODY, SOMEBODY)
+    ended = shell("$T run small.toml --out run --resume", here)
+    assert ended.returncode == 0, ended.stderr
+    assert {path.read_text() for path in targets.iterdir()} == {"untouched"}
+    assert not [path for path in run.iterdir() if path.is_symlink() and not path.name.startswith(".")]
+
+
+def own(name: str) -> bool:
+    """True for the files that a resumed run reads."""
+    return name in ("run.json", "trials.jsonl")
+
+
+@as_root
+def test_trials_are_not_appended_to_a_link(here: Path) -> None:
+    assert shell("$T run small.toml --out run", here).returncode == 0
+    elsewhere = here / "elsewhere"
+    shutil.move(here / "run/trials.jsonl", elsewhere)
+    (here / "run/trials.jsonl").symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    ended = shell("$T run small.toml --out run --resume", here)
+    assert ended.returncode == 1 and codes_printed(ended.stderr) == ["system.eloop"], ended
+    assert elsewhere.read_bytes() == before
+
+
+PIPES = {
+    "a study": "$T run pipe.toml",
+    "an overridden study": "$T run pipe.toml --set measure.alpha=0.01",
+    "loads": "$T merge pipe.toml",
+    "judged loads": "$T judge pipe.toml vs pipe.toml",
+    "claims": "$T claims pipe.toml run",
+    "a capsule": "$T replay pipe.toml",
+    "the run itself": "$T table run",
+    "its trials": "$T watch run",
+    "the body of a request": "$T load http://127.0.0.1:9/ --body-file pipe.toml",
+    "a recording": "$T load bytes --connect 127.0.0.1:9 --load open --duration 1s --rate 10 "
+    "--arrivals recorded --recording pipe.toml",
+    "sizes": "$T load bytes --connect 127.0.0.1:9 --sizes file:pipe.toml",
+}
+
+
+@pytest.mark.parametrize("what", PIPES)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_for_a_file_is_refused_at_once(what: str, kind: str, here: Path) -> None:
+    (here / "run").mkdir()
+    for path in (here / "pipe.toml", here / "run/run.json", here / "run/trials.jsonl"):
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero")
+    began = time.monotonic()
+    ended = shell(PIPES[what], here)
+    assert ended.returncode not in (0, 130), ended
+    assert "Traceback" not in ended.stderr and "regular file" in ended.stderr, ended.stderr
+    assert time.monotonic() - began < 30
+
+
+# What the machine allows ------------------------------------------------------------------------------------
+
+
+def test_a_run_in_an_empty_network_namespace_is_refused_and_doctor_says_so(here: Path) -> None:
+    unshare = "unshare --net" if os.geteuid() == 0 else "unshare --map-root-user --net"
+    if shell(f"{unshare} true", here).returncode:
+        pytest.skip("network namespaces are not allowed here")
+    ended = shell(f"{unshare} $T run small.toml --out run", here)
+    assert ended.returncode == 2, ended
+    assert (
+        set(codes_printed(ended.stderr)) == {"study.unavailable_lab"} and "ip link set lo up" in ended.stderr
+    )
+    doctor = json.loads(shell(f"{unshare} $T doctor --json", here).stdout)
+    assert not doctor["all_studies_run"]
+    labs = doctor["examinations"]["namespaces"]["findings"]
+    assert [each["judgement"] for each in labs if each["seen"] == "loopback"] == ["stops"]
+
+
+def test_a_run_without_a_valid_trial_ends_with_3(
+    fake_engine: Callable[..., Path],
+    small_study_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake_engine("load_error")
+    assert run_command(["run", str(small_study_file), "--out", str(tmp_path / "run")]) == 3
+    said = capsys.readouterr()
+    assert codes_printed(said.err) == ["run.nothing_measured"] and "0 valid" in said.out, said
+
+
+@pytest.mark.parametrize(("option", "what"), [("-v", "address space"), ("-d", "data segment")])
+def test_a_limit_that_a_run_would_exceed_is_named_before_the_first_trial(
+    option: str, what: str, here: Path
+) -> None:
+    kilobytes = NEEDED[what] // 1024 - 1
+    ended = shell(f"ulimit {option} {kilobytes} && exec $T run small.toml --out run", here)
+    assert ended.returncode == 2 and codes_printed(ended.stderr) == ["run.too_little_room"], ended
+    assert f"ulimit {option}" in ended.stderr and not (here / "run").exists()
+    ended = shell(f"ulimit {option} {NEEDED[what] // 1024 + 1} && exec $T run small.toml --out run", here)
+    assert ended.returncode == 0 and (here / "run/summary.json").exists(), ended
+    # Charts need more address space than a run.
+    assert (here / "run/report.html").exists() != ("no report: only" in ended.stderr), ended
+    assert (option == "-v") == ("no report: only" in ended.stderr)
+
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@pytest.fixture(params=["memory", "pids"])
+def group(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The file with the limit of a control group of this test, in either version of the interface."""
+    controller = str(request.param)
+    place = GROUPS / controller if (GROUPS / controller).is_dir() else GROUPS
+    made = place / f"thunderherd-room-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made in {place}: {error.strerror}")
+    names = ("pids.max",) if controller == "pids" else ("memory.max", "memory.limit_in_bytes")
+    files = [made / name for name in names if (made / name).exists()]
+    try:
+        if not files:
+            pytest.skip(f"control groups in {place} have no limit on {controller}")
+        yield files[0]
+    finally:
+        deadline = time.monotonic() + 10
+        while made.exists() and time.monotonic() < deadline:
+            try:
+                made.rmdir()
+            except OSError:  # an ended process is in its group until it is reaped
+                time.sleep(0.05)
+
+
+def test_a_limit_of_a_control_group_is_named(group: Path, here: Path) -> None:
+    what = "processes and threads" if group.name == "pids.max" else "memory"
+    enter = f"echo $$ >{group.parent}/cgroup.procs && exec $T run small.toml --out run"
+    group.write_text(str(NEEDED[what] - 1))
+    ended = shell(enter, here)
+    assert ended.returncode == 2 and codes_printed(ended.stderr) == ["run.too_little_room"], ended
+    assert str(group) in ended.stderr and not (here / "run").exists()
+    # The shell itself is in the group.
+    group.write_text(str(NEEDED[what] + (2 if what != "memory" else 0)))
+    ended = shell(enter, here)
+    assert ended.returncode == 0 and (here / "run/report.html").exists(), ended
+
+
+def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(here: Path) -> None:
+    place = GROUPS / "cpu" if (GROUPS / "cpu").is_dir() else GROUPS
+    made = place / f"thunderherd-quota-{os.getpid()}"
+    try:
+        made.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made in {place}: {error.strerror}")
+    try:
+        quota = {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"}
+        files = {name: text for name, text in quota.items() if (made / name).exists()}
+        if not files:
+            pytest.skip(f"control groups in {place} have no quota")
+        # The program itself starts without it.
+        script = (
+            "import pathlib, os, sys\nfrom thunderherd.cli.main import run_command\n"
+            "from thunderherd.run import runner\n"
+            f"pathlib.Path({str(made / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
+            + "".join(
+                f"pathlib.Path({str(made / name)!r}).write_text({text!r})\n" for name, text in files.items()
+            )
+            + "sys.exit(run_command(['run', 'small.toml', '--out', 'run']))\n"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", script], cwd=here, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert ended.returncode == 3, ended
+        assert "a CPU quota stopped server or clients" in ended.stderr
+        assert "run.nothing_measured" in ended.stderr
+    finally:
+        deadline = time.monotonic() + 10
+        while made.exists() and time.monotonic() < deadline:
+            try:
+                made.rmdir()
+            except OSError:  # an ended process is in its group until it is reaped
+                time.sleep(0.05)
+
+
+# Signals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN + 3],
+)
+def test_each_signal_that_ends_programs_ends_a_run_as_ctrl_c_does(number: int, here: Path) -> None:
+    (here / "small.toml").write_text(STUDY.replace("repetitions = 1", "repetitions = 500"))
+    with subprocess.Popen(
+        [*PROGRAM, "run", "small.toml", "--out", "run"], cwd=here, stderr=subprocess.PIPE, text=True
+    ) as process:
+        trials = here / "run/trials.jsonl"
+        deadline = time.monotonic() + 60
+        # A signal between a trial and the next finds it on disk, and perhaps not yet counted.
+        while not (trials.exists() and trials.read_bytes().count(b"\n") > 1) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "stopped: " in said and "resume: thunderherd run" in said, said
+    assert (here / "run/summary.json").exists()

@@ -1,0 +1,114 @@
+"""The limits on memory and processes under which this process runs, and what a run needs of each.
+
+Kernel, user and control group each have limits; the smallest applies (getrlimit(2), cgroups(7)).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from thunderherd.errors import UserError
+from thunderherd.machine import proc
+from thunderherd.machine.control_groups import control_groups
+
+__all__ = ["NEEDED", "OF_CHARTS", "Bound", "NoRoomError", "bounds", "check_room"]
+
+MEGABYTE = 10**6
+ADDRESS_SPACE, DATA, MEMORY = "address space", "data segment", "memory"
+PROCESSES = "processes and threads"
+NEEDED = {
+    ADDRESS_SPACE: 4_000 * MEGABYTE,
+    DATA: 1_500 * MEGABYTE,
+    MEMORY: 256 * MEGABYTE,
+    PROCESSES: 24 + 4 * len(os.sched_getaffinity(0)),
+}
+"""What a run needs of each, by tries with falling limits: bytes, and for the last a number. Libraries for
+tables and charts start threads for each CPU, and reserve much more memory than they use."""
+OF_CHARTS = {ADDRESS_SPACE: 72_000 * MEGABYTE}
+"""What drawing charts needs: the library reserves so much for the JavaScript that draws."""
+UNLIMITED = 2**60
+"""More than any machine has. The first version of control groups writes such a number for no limit."""
+OF_PROCESS = {"Max address space": (ADDRESS_SPACE, "ulimit -v"), "Max data size": (DATA, "ulimit -d")}
+OF_GROUPS = (
+    ("memory", "memory.max", None, MEMORY),
+    ("memory", "memory.limit_in_bytes", None, MEMORY),
+    ("pids", "pids.max", "pids.current", PROCESSES),
+)
+"""Controller, files with the limit and with what is used, and what. None: what is used is ours."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit that is in force."""
+
+    what: str
+    """A key of `NEEDED`."""
+    room: int
+    """What it leaves."""
+    name: str
+    """Where it is set: `ulimit -v`, or a file of a control group."""
+
+    def __str__(self) -> str:
+        """Return `90 MB of memory (/sys/fs/cgroup/x/memory.max)`."""
+        return f"{in_words(self.what, self.room)} ({self.name})"
+
+
+def in_words(what: str, number: int) -> str:
+    """Return `90 MB of memory` or `20 processes and threads`."""
+    return f"{number:,} {what}" if what == PROCESSES else f"{number / MEGABYTE:,.0f} MB of {what}"
+
+
+def bounds() -> list[Bound]:
+    """Return all limits on address space, memory and processes that are in force."""
+    return [*_of_process(), *_of_groups()]
+
+
+class NoRoomError(UserError):
+    """A limit leaves less than something needs."""
+
+
+def check_room(needed: Mapping[str, int] = NEEDED, what: str = "a run") -> None:
+    """Raise `NoRoomError` if a limit leaves less than a run needs: it would fail, at its end perhaps."""
+    for each in bounds():
+        if each.room < needed.get(each.what, 0):
+            raise NoRoomError(
+                f"only {each}; {what} needs {in_words(each.what, needed[each.what])}",
+                code="run.too_little_room",
+                hint="raise this limit; `thunderherd doctor` lists all of them",
+            )
+
+
+def _of_process() -> Iterator[Bound]:
+    try:
+        lines = (proc.PROC / "self/limits").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        for head, (what, name) in OF_PROCESS.items():
+            soft = line.removeprefix(head).split()[0] if line.startswith(head) else "unlimited"
+            if soft != "unlimited":
+                yield Bound(what, int(soft), name)
+
+
+def _of_groups() -> Iterator[Bound]:
+    try:
+        groups, mounts = ((proc.PROC / "self" / name).read_text() for name in ("cgroup", "mountinfo"))
+    except OSError:
+        return
+    for controller, limit, used, what in OF_GROUPS:
+        for group in control_groups(groups, mounts, controller):
+            most = _number(group / limit)
+            if most is not None and most < UNLIMITED:
+                inside = _number(group / used) if used else 0
+                yield Bound(what, most - (inside or 0), str(group / limit))
+
+
+def _number(file: Path) -> int | None:
+    """Return the number in a file of a control group, below the same root as /proc; None if it has none."""
+    try:
+        return int((proc.PROC.parent / file.relative_to("/")).read_text())
+    except (OSError, ValueError):
+        return None
