@@ -115,6 +115,7 @@ fn host_command() -> Command {
         .arg(flag("running").conflicts_with("command").help("Watch the server that is running at --listen"))
         .arg(command_to_run().value_name("COMMAND").required(false).required_unless_present("running"))
         .arg(cpus_option("CPUs to pin the command to, for instance 0 or 0-3,6 (default: all)"))
+        .arg(user_option("User that the command runs as, if this program runs as root (default: the same)"))
         .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
@@ -219,6 +220,7 @@ fn generate_command() -> Command {
         )
         .arg(command_to_run().value_name("COMMAND"))
         .arg(cpus_option("CPUs to pin the command to, for instance 0 or 0-3,6 (default: all)"))
+        .arg(user_option("User that the command runs as, if this program runs as root (default: the same)"))
         .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
@@ -359,6 +361,7 @@ fn list_command() -> Command {
 fn common(command: Command) -> Command {
     command
         .arg(cpus_option("CPUs to pin to, for instance 0 or 0-3,6 (default: all)"))
+        .arg(user_option("User to run as after the set-up, if this program runs as root (default: the same)"))
         .arg(counters_option())
         .arg(text("network-namespace", "PATH").help("Network namespace to enter first, as printed by `namespace`"))
         .arg(parent())
@@ -377,6 +380,10 @@ fn help_options() -> [Arg; 2] {
 
 fn cpus_option(help: &'static str) -> Arg {
     text("cpus", "LIST").value_delimiter(',').value_parser(cpus).action(ArgAction::Append).help(help)
+}
+
+fn user_option(help: &'static str) -> Arg {
+    text("user", "NAME").help(help)
 }
 
 /// Parses the number of a CPU, or a range of numbers, as taskset(1) does.

@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -39,6 +39,7 @@ use crate::server::design::Design;
 use crate::stacks::flame_graph;
 use crate::sys::process::{self, Pid};
 use crate::sys::signal::Signal;
+use crate::sys::user::{self, User};
 use crate::transfer::channel::Way;
 use crate::transfer::primitive::Primitive;
 use crate::workloads::WORKLOADS;
@@ -245,6 +246,26 @@ fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     .only_here())
 }
 
+/// Returns the user to run as. Refuses one that does not exist, or that this process may not become.
+fn user(matches: &ArgMatches) -> Result<Option<User>> {
+    let Some(name) = matches.get_one::<String>("user") else { return Ok(None) };
+    if !user::may_change() {
+        return Err(mistake_with_hint(
+            "user.not_root",
+            format!("--user {name}: only root may run something as another user"),
+            "leave --user out",
+        ));
+    }
+    match User::find(name).context("the list of users cannot be read")? {
+        Some(user) => Ok(Some(user)),
+        None => Err(mistake_with_hint(
+            "user.unknown",
+            format!("--user {name}: there is no such user"),
+            "give a name or a number of /etc/passwd, such as nobody",
+        )),
+    }
+}
+
 /// Returns the requested CPUs in ascending order, each once.
 fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     let cpus: BTreeSet<usize> = matches.get_many::<Vec<usize>>("cpus")?.flatten().copied().collect();
@@ -290,6 +311,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
         listen,
         settings,
         cpus,
+        user: user(matches)?,
         cpu_source: word(matches, "cpu-source").to_owned(),
         counters: requested_counters(matches),
         control: matches.get_flag("control"),
@@ -304,6 +326,7 @@ fn host(matches: &ArgMatches) -> Result<ExitCode> {
         address: word(matches, "listen").to_owned(),
         ready_line: matches.get_one("ready-line").cloned(),
         cpus,
+        user: user(matches)?,
         counters: requested_counters(matches),
     })
 }
@@ -374,6 +397,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         is_live: !matches.get_flag("json") && !matches.get_flag("show") && has_live_terminal(),
         original: matches.get_flag("original"),
         counters: requested_counters(matches),
+        user: user(matches)?,
     };
     if matches.get_flag("dry-run") {
         return say_accepted(matches, accepted, &format!("load {}", workload.name));
@@ -447,7 +471,7 @@ fn generate(matches: &ArgMatches) -> Result<ExitCode> {
     supervise(matches)?;
     let cpus = pin(matches)?;
     let words = matches.get_many("command").into_iter().flatten().cloned().collect();
-    say_life(matches, runs::start_gate::Command { words, cpus, of_user: true })
+    say_life(matches, runs::start_gate::Command { words, cpus, user: user(matches)?, of_user: true })
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
@@ -507,7 +531,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
         // Help.
         Err(_) => None,
     };
-    Ok(runs::start_gate::Command { words, cpus, of_user: false })
+    Ok(runs::start_gate::Command { words, cpus, user: None, of_user: false })
 }
 
 fn flame(matches: &ArgMatches) -> Result<()> {

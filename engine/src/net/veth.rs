@@ -139,13 +139,24 @@ pub fn leads_to_an_end(address: IpAddr) -> Result<bool> {
     Ok([SERVER, CLIENT].into_iter().any(of_an_end) && in_namespace_of_ours()?)
 }
 
-/// Returns whether this process's namespace has nothing but an end of a pair made by this program: no other machine can reach
-/// it.
+/// Returns whether this process's namespace has an end of a pair made by this program, and nothing else.
 pub fn in_namespace_of_ours() -> Result<bool> {
-    let interfaces = interfaces(&mut Netlink::open()?)?;
-    // If the kernel has tunnels, every namespace has an interface of each, which is down.
-    let others: Vec<_> = interfaces.iter().filter(|each| each.is_up && each.name != LOOPBACK).collect();
-    Ok(matches!(others[..], [pair] if pair.is_veth && pair.alias.as_deref() == Some(MARK)))
+    Ok(matches!(&besides_loopback()?[..], [pair] if is_ours(pair)))
+}
+
+/// Returns whether no other machine can reach this process's namespace: it has nothing but loopback and ends of ours.
+pub fn is_cut_off() -> Result<bool> {
+    Ok(besides_loopback()?.iter().all(is_ours))
+}
+
+fn is_ours(interface: &Interface) -> bool {
+    interface.is_veth && interface.alias.as_deref() == Some(MARK)
+}
+
+/// Returns the interfaces that are up. If the kernel has tunnels, every namespace has an interface of each, which is down.
+fn besides_loopback() -> Result<Vec<Interface>> {
+    let all = interfaces(&mut Netlink::open()?)?;
+    Ok(all.into_iter().filter(|each| each.is_up && each.name != LOOPBACK).collect())
 }
 
 /// Lists all interfaces of a namespace.

@@ -29,6 +29,7 @@ use crate::net::tcp::TcpOptions;
 use crate::protocol::workload::{Client, MeasuredBy, Workload};
 use crate::requests::schedule::Schedule;
 use crate::requests::sizes::SIZES;
+use crate::sys::user::User;
 use crate::sys::{clock, process, signal};
 use crate::transfer::channel::Way;
 use crate::transfer::linger;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub original: bool,
     /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
+    /// User that the load runs as once its counters are set up; `None`: this process's.
+    pub user: Option<User>,
 }
 
 /// The requests of a load and when they are due. All files that the settings name are read before the first connection.
@@ -137,6 +140,9 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         live: plan.is_live.then(|| LiveLatencies::new(workers)).transpose().context(UNMAPPED)?,
     }));
     say_what_is_needed(plan, run);
+    if let Some(user) = &plan.user {
+        user.assume().context("the load cannot run as another user")?;
+    }
     let counted_from = clock::now();
     // Subtracts what this process used before the load: a launcher that became the engine has its own usage.
     let counted_before = locked(&counting).read()?;

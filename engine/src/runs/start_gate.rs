@@ -22,6 +22,7 @@ use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::memory::shared::SharedArray;
 use crate::sys::process::{self, Ended, Pid, Reaped, Usage};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
+use crate::sys::user::User;
 
 /// Time for a program that is not ours to end after a signal, before it is killed.
 const TERM: Duration = Duration::from_secs(1);
@@ -32,6 +33,8 @@ pub struct Command {
     pub words: Vec<OsString>,
     /// CPUs to which the command will pin itself.
     pub cpus: Option<Vec<usize>>,
+    /// User that the command runs as; `None`: this process's.
+    pub user: Option<User>,
     /// True for a program that is not ours: all that it leaves running is killed.
     pub of_user: bool,
 }
@@ -133,6 +136,9 @@ fn become_command(command: &Command, parent: Pid, gate: OwnedFd, reaped: &Reaped
 /// Calls exec. Returns only if that fails.
 fn become_program(command: &Command, parent: Pid) -> Result<()> {
     let mut words = command.words.clone();
+    if let Some(user) = &command.user {
+        user.assume().context("the command cannot run as another user")?;
+    }
     if command.of_user {
         let error: io::Error = std::process::Command::new(&words[0]).args(&words[1..]).exec();
         return Err(error).with_context(|| format!("{} could not be started", words[0].display()));

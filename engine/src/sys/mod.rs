@@ -16,6 +16,7 @@ pub mod signal;
 mod signal_mask;
 pub mod socket;
 pub mod thread;
+pub mod user;
 pub mod zero_copy;
 
 use std::io;

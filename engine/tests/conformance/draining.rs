@@ -75,6 +75,7 @@ pub fn serve() -> Option<ExitCode> {
         listen: "127.0.0.1:0".to_owned(),
         settings: Settings::new(&declared, &BTreeMap::new()),
         cpus: None,
+        user: None,
         cpu_source: "whole_life".to_owned(),
         counters: Vec::new(),
         control: true,

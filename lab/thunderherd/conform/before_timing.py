@@ -115,6 +115,7 @@ def _each_server(study: Study) -> Iterator[tuple[Subject, Contender]]:
                 str(path) if path else None,
                 server,
                 tuple(_used(values, server).items()),
+                each.lab.user,
             ),
             each,
         )

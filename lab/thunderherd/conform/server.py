@@ -51,6 +51,8 @@ class Subject:
     """How a command is started."""
     placeholders: tuple[tuple[str, str], ...] = ()
     """The placeholders of a load's settings, and their values, for the files and variables of a command."""
+    user: str | None = None
+    """The user that it runs as. None: the one who runs this program."""
 
     def __hash__(self) -> int:
         """The server is no part: it has a dictionary."""
@@ -67,11 +69,11 @@ class Subject:
         with contextlib.ExitStack() as held:
             server: OwnServer | Server
             if self.kind == "design":
-                server = Server(self.typed, workload=self.workload)
+                server = Server(self.typed, workload=self.workload, user=self.user)
             elif self.kind == "command":
                 assert self.server is not None, "a command has its words"
                 made = held.enter_context(
-                    filled_in(self.server, loopback.KIND.listen, dict(self.placeholders))
+                    filled_in(self.server, loopback.KIND.listen, dict(self.placeholders), self.user)
                 )
                 server = OwnServer(
                     made.command,
@@ -80,6 +82,7 @@ class Subject:
                     ready_line=self.server.ready_line,
                     directory=self.server.directory,
                     environment=made.environment,
+                    user=self.user,
                 )
             else:
                 server = OwnServer(name=self.typed, address=self.address)

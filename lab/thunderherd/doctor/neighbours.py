@@ -53,7 +53,8 @@ def throttling(here: Here) -> Iterator[Finding]:
         yield notable(
             "throttling",
             f"{count(times, 'time')} within {here.watched.noise.wall_seconds:.1f} s",
-            "the control group has used up its CPU quota: trials in which that happens are invalid",
+            "the control group has used up its CPU quota: trials that this stops for more than 1 % of their "
+            "time are invalid",
         )
 
 

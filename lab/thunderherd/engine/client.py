@@ -412,6 +412,7 @@ class Server(_Controlled):
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
         network_namespace: str | None = None,
+        user: str | None = None,
         counters: Sequence[str] = (),
         whole_life: bool = False,
         sampling: Sampling | None = None,
@@ -419,7 +420,7 @@ class Server(_Controlled):
     ) -> None:
         words = [
             "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
-            "--control", *place_flags(cpus, network_namespace), *_flags_of_ends(settings, engine),
+            "--control", *place_flags(cpus, network_namespace, user), *_flags_of_ends(settings, engine),
         ]  # fmt: skip
         super().__init__(
             engine_command(engine, words, counters, whole_life, sampling),
@@ -457,12 +458,13 @@ class OwnServer(_Controlled):
         environment: Mapping[str, str] | None = None,
         cpus: Sequence[int] | None = None,
         network_namespace: str | None = None,
+        user: str | None = None,
         counters: Sequence[str] = (),
         sampling: Sampling | None = None,
         engine: Path | None = None,
     ) -> None:
         words = [
-            "host", "--listen", address, *place_flags(cpus, network_namespace),
+            "host", "--listen", address, *place_flags(cpus, network_namespace, user),
             *(["--ready-line", ready_line] if ready_line else []), *([] if command else ["--running"]),
         ]  # fmt: skip
         line = engine_command(engine, words, counters, False, sampling)
@@ -589,6 +591,7 @@ def start_load(
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
     network_namespace: str | None = None,
+    user: str | None = None,
     counters: Sequence[str] = (),
     whole_life: bool = False,
     sampling: Sampling | None = None,
@@ -600,7 +603,7 @@ def start_load(
     """
     words = [
         "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
-        *way_flags(primitive, receive), *place_flags(cpus, network_namespace),
+        *way_flags(primitive, receive), *place_flags(cpus, network_namespace, user),
         *_flags_of_ends(settings, engine),
     ]  # fmt: skip
     command = engine_command(engine, words, counters, whole_life, sampling)
@@ -638,7 +641,10 @@ def engine_command(
     return [program, *words, *count, *parent]
 
 
-def place_flags(cpus: Sequence[int] | None, network_namespace: str | None) -> list[str]:
-    """Return the options for the CPUs and the network namespace of a process of the engine."""
+def place_flags(
+    cpus: Sequence[int] | None, network_namespace: str | None, user: str | None = None
+) -> list[str]:
+    """Return the options for the CPUs, the network namespace and the user of a process of the engine."""
     pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
-    return [*pinned, *(["--network-namespace", network_namespace] if network_namespace else [])]
+    inside = ["--network-namespace", network_namespace] if network_namespace else []
+    return [*pinned, *inside, *(["--user", user] if user else [])]

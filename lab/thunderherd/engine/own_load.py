@@ -63,6 +63,7 @@ class OwnLoad:
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         network_namespace: str | None = None,
+        user: str | None = None,
         cpus: Sequence[int] | None = None,
         counters: Sequence[str] = (),
         sampling: Sampling | None = None,
@@ -74,7 +75,7 @@ class OwnLoad:
         self._output = b""
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._ended = False
-        words = ["generate", *place_flags(cpus, network_namespace)]
+        words = ["generate", *place_flags(cpus, network_namespace, user)]
         self._end_seconds = KILL_SECONDS + (PROFILE_SECONDS if sampling else 0)
         try:
             self._popen = subprocess.Popen(

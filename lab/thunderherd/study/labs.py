@@ -36,6 +36,7 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
         settings=settings,
         server_cpus=_named(server) or None,
         client_cpus=_named(client) or None,
+        user=table.user,
     )
 
 

@@ -255,6 +255,8 @@ class Lab(_Resolved):
     settings: dict[str, int] = {}
     server_cpus: tuple[int, ...] | None
     client_cpus: tuple[int, ...] | None
+    user: str | None = None
+    """The user that both sides run as. None: the one who runs the study."""
 
     @property
     def network(self) -> str:

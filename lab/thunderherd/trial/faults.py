@@ -20,6 +20,10 @@ RESET, BROKEN_PIPE = "reset", "broken_pipe"
 closed an idle connection on which a request was coming. The client then sends that request again."""
 REQUESTS = "requests"
 """The count of a server that is not ours that is compared with that of its clients."""
+THROTTLED = (
+    "a CPU quota stopped server or clients for more than 1 % of the time: run without a CPU limit; "
+    "`thunderherd doctor` shows it"
+)
 MOST_THROTTLED = 0.01
 """The share of the time in which CPU quotas may stop both sides of a valid trial."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
@@ -76,13 +80,8 @@ def _quota_faults(seen: Observation) -> Iterator[str]:
         return
     before, after = seen.samples
     stopped = after.throttled_seconds - before.throttled_seconds
-    wall = after.monotonic - before.monotonic
-    if stopped > MOST_THROTTLED * wall:
-        times = count(after.throttled - before.throttled, "time")
-        yield (
-            f"a CPU quota stopped server or clients for {1e3 * stopped:.0f} ms of {1e3 * wall:.0f} ms "
-            f"({times}): run without a CPU limit, see CPU quota in `thunderherd doctor`"
-        )
+    if stopped > MOST_THROTTLED * (after.monotonic - before.monotonic):
+        yield THROTTLED
 
 
 def _server_faults(seen: Observation) -> Iterator[str]:

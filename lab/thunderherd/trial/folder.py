@@ -8,6 +8,7 @@ if there is one, with `{port}`, `{host}`, `{dir}` and the settings of the load f
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,11 +32,13 @@ class Filled:
 
 
 @contextlib.contextmanager
-def filled_in(server: OwnProgram, listen: str, settings: Mapping[str, str]) -> Iterator[Filled]:
+def filled_in(
+    server: OwnProgram, listen: str, settings: Mapping[str, str], user: str | None = None
+) -> Iterator[Filled]:
     """Fill in a command for a trial. A command with `{dir}` has a folder, which is removed at the end.
 
     `listen` is HOST:0; `settings` has the placeholders of the load's settings. The engine chooses the port if
-    only words of the command name it.
+    only words of the command name it. The folder belongs to `user`, who runs the server.
     """
     words = [*server.command, *server.environment.values()]
     needs_folder = any(DIR in word for word in words)
@@ -53,6 +56,9 @@ def filled_in(server: OwnProgram, listen: str, settings: Mapping[str, str]) -> I
             folder = Path(held.enter_context(made))
             values[DIR] = str(folder)
             _fill_folder(folder, words, server.directory, values)
+            if user is not None:
+                for path in (folder, *folder.iterdir()):
+                    shutil.chown(path, user)
         yield _filled(server, values, f"{host}:{ports[0]}", ports[1])
 
 

@@ -247,6 +247,7 @@ class _Trial:
             cpus=contender.lab.server_cpus,
             listen=self.site.listen,
             network_namespace=self.site.server_namespace,
+            user=self.contender.lab.user,
             counters=self.counters,
             whole_life=self.counts_lives,
             sampling=self.profiles.of_server() if self.profiles else None,
@@ -256,7 +257,7 @@ class _Trial:
     def _own_server(self, server: OwnProgram, held: contextlib.ExitStack) -> OwnServer:
         """Return a server that is not ours. Its folder lasts until `held` is closed."""
         placeholders = self.contender.load.placeholders
-        made = held.enter_context(filled_in(server, self.site.listen, placeholders))
+        made = held.enter_context(filled_in(server, self.site.listen, placeholders, self.contender.lab.user))
         self.second_port = made.second_port
         return OwnServer(
             made.command,
@@ -267,6 +268,7 @@ class _Trial:
             environment=made.environment,
             cpus=self.contender.lab.server_cpus if server.command else None,
             network_namespace=self.site.server_namespace,
+            user=self.contender.lab.user,
             counters=self.counters,
             sampling=self.profiles.of_server() if self.profiles and server.command else None,
             engine=self.engine,
@@ -304,6 +306,7 @@ class _Trial:
                             name: filled(value, values) for name, value in load.generator.environment.items()
                         },
                         network_namespace=self.site.client_namespace,
+                        user=self.contender.lab.user,
                         cpus=self.contender.lab.client_cpus,
                         counters=self.counters,
                         sampling=self.profiles.of_load(place) if self.profiles else None,
@@ -332,6 +335,7 @@ class _Trial:
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
                         network_namespace=self.site.client_namespace,
+                        user=self.contender.lab.user,
                         counters=self.counters,
                         whole_life=self.counts_lives,
                         sampling=profiles.of_load(place) if profiles else None,

@@ -31,6 +31,7 @@ use crate::sys::clock;
 use crate::sys::descriptor;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{Signal, SignalDescriptor};
+use crate::sys::user::User;
 
 /// Placeholder in a command for the port to listen on. The environment has it as `PORT`, too.
 const PORT: &str = "{port}";
@@ -64,6 +65,8 @@ pub struct Plan {
     pub ready_line: Option<String>,
     /// CPUs to which this process and the command are pinned.
     pub cpus: Option<Vec<usize>>,
+    /// User that the command runs as; `None`: this process's.
+    pub user: Option<User>,
     /// Requested counters.
     pub counters: Vec<&'static Entry<Counter>>,
 }
@@ -138,7 +141,7 @@ impl Hosted {
         let child = process::fork(|| {
             descriptor::close_inherited(&opener);
             descriptor::close_inherited(signals);
-            become_command(&words, address, &gate, to_parent, &counts)
+            become_command(&words, address, plan.user.as_ref(), &gate, to_parent, &counts)
         })
         .context("the command could not be forked (ulimit -u)")?;
         process::lead_group(child)?;
@@ -342,7 +345,14 @@ fn filled_in(command: &[OsString], address: SocketAddr) -> Vec<OsString> {
 }
 
 /// Waits at the gate, and becomes the command. Returns only if that fails.
-fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, output: OwnedFd, counts: &OwnedFd) -> i32 {
+fn become_command(
+    words: &[OsString],
+    address: SocketAddr,
+    user: Option<&User>,
+    gate: &OwnedFd,
+    output: OwnedFd,
+    counts: &OwnedFd,
+) -> i32 {
     const NOT_STARTED: i32 = 127;
     // Without the byte, the supervisor has given up, and prints the reason.
     if descriptor::read(gate.as_fd(), &mut [0]).unwrap_or(0) == 0 {
@@ -359,6 +369,10 @@ fn become_command(words: &[OsString], address: SocketAddr, gate: &OwnedFd, outpu
         Ok(shown) => shown,
         Err(_) => return NOT_STARTED,
     });
+    if let Some(Err(error)) = user.map(User::assume) {
+        let _ = io::Write::write_all(&mut shown, format!("it cannot run as another user: {error}\n").as_bytes());
+        return NOT_STARTED;
+    }
     let error = Command::new(&words[0])
         .args(&words[1..])
         .env("PORT", address.port().to_string())

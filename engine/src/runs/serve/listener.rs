@@ -38,11 +38,12 @@ pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Resu
     Err(failure.unwrap_or_else(|| anyhow!("no address to listen on")))
 }
 
-/// Warns if other machines may connect to a listener: its address is not loopback, nor is it in a namespace of ours.
+/// Warns if other machines may connect to a listener: its address is not loopback, nor is this namespace cut off.
 pub fn warn_if_reachable(listener: &Socket) -> Result<()> {
     let Some(Address::Tcp(address)) = Address::of(&listener.local_addr()?) else { return Ok(()) };
     let host = address.ip().to_canonical();
-    if !host.is_loopback() && !veth::in_namespace_of_ours()? {
+    // Where the kernel does not list interfaces, nothing is known of them.
+    if !host.is_loopback() && !veth::is_cut_off().unwrap_or(false) {
         let port = address.port();
         warn(&format!("other machines may connect to {address}; --listen 127.0.0.1:{port} lets only this one"));
     }

@@ -42,6 +42,7 @@ use crate::sys::descriptor;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{Signal, SignalDescriptor};
 use crate::sys::socket;
+use crate::sys::user::User;
 use crate::transfer::channel::Way;
 use crate::transfer::waiting;
 
@@ -68,6 +69,8 @@ pub struct Plan {
     pub settings: Settings,
     /// CPUs to which this process and the server are pinned.
     pub cpus: Option<Vec<usize>>,
+    /// User that the server runs as; `None`: this process's.
+    pub user: Option<User>,
     /// A value of [`crate::runs::serve::cpu_time::CHOICES`].
     pub cpu_source: String,
     /// Requested counters.
@@ -134,7 +137,7 @@ impl<'a> Supervisor<'a> {
             descriptor::close_inherited(&opener);
             descriptor::close_inherited(signals);
             listeners.iter().for_each(descriptor::close_inherited);
-            report(server(plan.design.item, run, gate))
+            report(server(plan.design.item, run, plan.user.as_ref(), gate))
         })
         .context("the server could not be forked (ulimit -u)")?;
         process::lead_group(server)?;
@@ -290,12 +293,15 @@ impl Drop for Supervisor<'_> {
 }
 
 /// Runs the server's first process.
-fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
+fn server(design: &Design, run: &'static Run, user: Option<&User>, gate: OwnedFd) -> Result<()> {
     if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
         // The supervisor has given up, and prints the reason.
         return Ok(());
     }
     drop(gate);
+    if let Some(user) = user {
+        user.assume().context("the server cannot run as another user")?;
+    }
     process::count_reaped(&run.tally.general().reaped);
     let result = (design.serve)(run);
     let usage = Split::from(&process::usage_of_self()?);

@@ -11,4 +11,5 @@ mod http_refusals;
 mod many_clients;
 mod moving_bytes;
 mod streams;
+mod users;
 mod workloads;

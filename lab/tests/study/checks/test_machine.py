@@ -35,6 +35,16 @@ def test_a_cpu_that_this_machine_lacks_is_refused_or_left_out(tmp_path: Path) ->
     assert len(study.comparisons) == 4 + 1
 
 
+def test_only_root_may_choose_a_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
+) -> None:
+    text = f'{STUDY}[lab]\nuser = "nobody"\n'
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert {each.code for each in refused(tmp_path, text)} == {"study.user_without_root"}
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert {each.lab.user for each in loaded(tmp_path, text).contenders} == {"nobody"}
+
+
 def test_an_unavailable_design_is_refused(tmp_path: Path) -> None:
     lacking = [
         each.model_copy(update={"available": False, "reason": "forbidden"})

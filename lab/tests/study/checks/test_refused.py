@@ -48,6 +48,8 @@ OF_STUDIES = [
     ('steal = "4%"', "steal = nan", "steal", "study.invalid_value"),
     ("looks = [10, 20]", "looks = [10, 10]", "looks = [10, 10]", "study.looks_not_rising"),
     ("looks = [10, 20]", "looks = [8, 20]", "looks = [8, 20]", "study.look_too_early"),
+    ("looks = [10, 20]", "looks = [10, 1000000]", "looks = [10, 1000000]", "study.invalid_value"),
+    ("looks = [10, 20]", f"looks = {[*range(10, 200)]}", "looks = [10", "study.invalid_value"),
     ("looks = [10, 20]", "looks = [10, 20, 40]", "[0.4, 0.6]", "study.shares_without_looks"),
     ("[0.4, 0.6]", "[0.4, 0.5]", "[0.4, 0.5]", "study.invalid_shares"),
     ("[0.4, 0.6]", "[0.0, 1.0]", "[0.0, 1.0]", "study.invalid_shares"),

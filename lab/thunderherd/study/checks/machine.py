@@ -74,6 +74,9 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
         if reason and (value := getattr(each.lab, key)) is not None:
             message = f"{key} = {show(value)} is not available on this machine: {reason}"
             yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")
+    if each.lab.user is not None and os.geteuid() != 0:
+        message = f"user = {show(each.lab.user)}: only root may run servers and clients as another user"
+        yield each.where("lab", "user"), Problem(message, "study.user_without_root", "leave user out")
     yield from _unavailable_congestion_controls(each, catalogue)
 
 

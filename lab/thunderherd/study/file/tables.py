@@ -218,6 +218,11 @@ class LabTable(StrictTable):
     client_cpus: Cpus = Field(
         default=None, description='CPU numbers of the clients, such as [1] or "4-7"; or "any"'
     )
+    user: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9_][a-z0-9_-]*$",
+        description='the user that servers and clients run as if root runs the study, such as "nobody"',
+    )
 
 
 class LabChanges(LabTable, total=False):

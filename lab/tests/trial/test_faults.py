@@ -1,0 +1,26 @@
+"""Faults of a trial that no fake engine shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from thunderherd.machine import noise
+from thunderherd.study.loading import Study
+from thunderherd.trial.faults import THROTTLED, faults_of
+from thunderherd.trial.observation import Observation
+
+BEFORE = noise.Sample(
+    monotonic=100.0, cpus=2, tasks=10.0, interrupts=1.0, steal=3.0, own=1.0, children=5.0, supervisor=0.0,
+    throttled=4, throttled_seconds=7.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("stopped", "is_fault"), [(0.0, False), (0.005, False), (0.02, True), (3.0, True)])
+def test_a_cpu_quota_that_stops_a_side_makes_a_trial_invalid(
+    stopped: float, is_fault: bool, small_study: Study
+) -> None:
+    after = replace(BEFORE, monotonic=101.0, throttled=5, throttled_seconds=7.0 + stopped)
+    seen = Observation(small_study.contenders[0], samples=(BEFORE, after))
+    assert (THROTTLED in faults_of(seen)) == is_fault
