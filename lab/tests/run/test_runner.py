@@ -75,6 +75,8 @@ def rig(
     monkeypatch.setattr(description, "describe", lambda engine=None: here)
     made = Rig(small_study, tmp_path / "run")
     monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    # Tests that run at the same time have engines.
+    monkeypatch.setattr(runner, "other_runs", list)
     return made
 
 

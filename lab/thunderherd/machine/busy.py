@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thunderherd.machine import noise, proc
@@ -60,6 +61,32 @@ def busiest(before: dict[int, float], after: dict[int, float], seconds: float) -
     shares = {pid: (used - before.get(pid, 0.0)) / seconds for pid, used in after.items()}
     order = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
     return tuple(Busy(pid, name_of(pid), share) for pid, share in order if share >= SHOWN_SHARE)
+
+
+ENGINE = "thunderherd-eng"
+"""The name of the engine's processes: its first 15 letters (proc(5), /proc/PID/comm)."""
+
+
+def other_runs() -> list[int]:
+    """Return the engine's processes on this machine that this process has not started, the oldest first."""
+    return sorted(
+        int(entry.name)
+        for entry in proc.PROC.iterdir()
+        if entry.name.isdigit()
+        and name_of(int(entry.name)) == ENGINE
+        and os.getpid() not in _ancestors(int(entry.name))
+    )
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    """Yield a process's parent, its parent, and so on."""
+    while pid > 1:
+        try:
+            fields = (proc.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            pid = int(fields[1])
+        except (OSError, ValueError, IndexError):
+            return
+        yield pid
 
 
 def name_of(pid: int) -> str:

@@ -29,6 +29,7 @@ from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.judge.why.profile_files import profiling_summary
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
+from thunderherd.machine.busy import other_runs
 from thunderherd.machine.limits import limits_of_lines, measured_lines
 from thunderherd.records.directory import (
     RunDirectory,
@@ -425,6 +426,8 @@ class RunState:
             loudest, trial = max(heard, key=lambda pair: pair[0])
             if loudest > 1 and trial.noise is not None:
                 remarks.append(f"noisy ({trial.contender}: {noise.describe(trial.noise, limits)})")
+                if others := other_runs():
+                    remarks.append(f"another server or load of Thunderherd is active: process {others[0]}")
         return ", ".join(remarks)
 
     def _finish(self) -> Summary:
