@@ -20,7 +20,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers soak fuzz build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -41,6 +41,17 @@ test: ## set up, run all tests that CI runs
 
 bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, gate (an hour; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
+
+soak: build ## hostile clients against every design, and commands killed at random moments (an hour; SECONDS=5 TIMES=20 takes less)
+	@$(PYTHON) bench soak --seconds $(or $(SECONDS),60)
+	@$(PYTHON) bench kills --times $(or $(TIMES),100)
+
+fuzz: build ## search for input that breaks a parser, 10 minutes for each target (needs cargo-fuzz; SECONDS=10 takes less)
+	@cargo fuzz --version >/dev/null 2>&1 || { \
+		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }
+	@cd engine && for target in sessions conversations settings csv; do \
+		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
+			-max_total_time=$(or $(SECONDS),600) || exit; done
 
 bench-peers: build ## comparisons with other tools: the studies runtimes, nginx, generators and peers (more than an hour; SIZE=quick takes less)
 	@for study in runtimes nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done

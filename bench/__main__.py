@@ -1,8 +1,8 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
 docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` and `linking` are no
-studies. Only the proofs judge; the other parts print figures. Do not compare figures of different runs or
-machines.
+studies. Only the proofs, `kills` and `soak` judge; the other parts print figures. Do not compare figures of
+different runs or machines.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import layers
 import linking
 import proofs
 import reach
+import soak
 import textbook
 from common import duration, two_places, unavailable_designs
 from thunderherd.engine.client import EngineError
@@ -31,20 +32,26 @@ PARTS = {
     "linking": linking,
     "gate": gating,
     "kills": kills,
+    "soak": soak,
 }
+
+
+BY_NAME = ("kills", "soak")
+"""The parts that run only if they are named: they judge, and measure nothing."""
 
 
 def main() -> None:
     """Run the parts that the command line names; exit with 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(PARTS)}")
+    usual = f"default: all but {' and '.join(BY_NAME)}"
+    parts = parser.add_subparsers(dest="part", metavar="PART", help=usual)
     for name, part in PARTS.items():
         part.options(parts.add_parser(name, help=about(name), description=part.__doc__))
     given = parser.parse_args()
     if given.part in PARTS:
         chosen = {given.part: given}
     else:
-        chosen = {name: parser.parse_args([name]) for name in PARTS}
+        chosen = {name: parser.parse_args([name]) for name in PARTS if name not in BY_NAME}
     try:
         announce(chosen)
     except UserError as error:

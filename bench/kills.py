@@ -68,6 +68,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "run with another's server": ("run", "theirs.toml", "--no-conform"),
     "compare": ("compare", *SERVERS, "--budget", "30s"),
     "gate": ("gate", "--base", SERVERS[0], "--head", SERVERS[1], "--budget", "30s"),
+    "crossover": ("crossover", "send_each", "writev", "--over", "bytes=64..64KiB"),
+    "grade": ("grade", SERVERS[0], "--reference", "prefork"),
     "knee": ("knee", "epoll", "prefork", "--duration", "300ms"),
     "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
 }
@@ -155,7 +157,7 @@ def _kill(name: str, folder: Path, draw: random.Random, number: int) -> Iterator
     (folder / "theirs.toml").write_text(CONTENDERS + THEIRS)
     before = Traces.now()
     words = COMMANDS[name]
-    has_results = words[0] != "serve"
+    has_results = words[0] not in ("serve", "grade")
     command = [sys.executable, "-m", "thunderherd", *words, *(("--out", "out") if has_results else ())]
     environment = {
         **os.environ,

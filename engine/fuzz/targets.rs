@@ -1,4 +1,4 @@
-//! What faces a socket or a file, driven by any bytes: a fault is a panic, or an end that stops making progress.
+//! Fuzz targets for the parsers of sockets and files. A fault is a panic, or an end that makes no progress.
 //!
 //! `tests/engine/fuzzed.rs` runs each target on the kept corpus and on random bytes; `make fuzz` lets cargo-fuzz search.
 

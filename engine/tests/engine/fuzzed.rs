@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 mod targets;
 
 /// Time for the mutations and random bytes of each target.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// Inputs that are enough on a fast machine.
 const INPUTS: usize = 200_000;

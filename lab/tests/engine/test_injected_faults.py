@@ -5,25 +5,27 @@ An injected call is not made: the connection of a failed accept stays in the que
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from made.engines import processes_of
 
-from thunderherd.engine.client import EngineError, Server, catalogue
+from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogue, start_load
 from thunderherd.engine.lines import Tally
 from thunderherd.errors import Refusal
 
 pytestmark = [pytest.mark.usefixtures("use_engine")]
 
-CLIENTS, BYTES = 12, 64
-PATIENCE = 20.0
+CLIENTS, BYTES, POOL = 12, 64, 5
+PATIENCE = 60.0
 """Seconds in which a reply or an end has to come."""
 
 ACCEPTS, RECEIVES = "accept,accept4", "read,readv,recvfrom,recvmsg"
@@ -61,8 +63,14 @@ FAULTS = {
 }
 
 
+class Strace(Protocol):
+    """Makes an engine one of whose commands runs with a fault."""
+
+    def __call__(self, fault: Fault, command: str = "serve") -> Path: ...
+
+
 @pytest.fixture
-def strace(copied_engine: Path, tmp_path: Path) -> Iterator[Callable[[Fault], Path]]:
+def strace(copied_engine: Path, tmp_path: Path) -> Iterator[Strace]:
     """Makes an engine whose servers run under strace, which injects a fault; nothing of it is left behind."""
     if shutil.which("strace") is None:
         pytest.skip("strace is missing")
@@ -71,7 +79,7 @@ def strace(copied_engine: Path, tmp_path: Path) -> Iterator[Callable[[Fault], Pa
     ).returncode:
         pytest.skip("strace may not trace here")
 
-    def under(fault: Fault) -> Path:
+    def under(fault: Fault, command: str = "serve") -> Path:
         # With -D, the server is the child of the lab, as its parent-death signal wants it.
         injected = f"inject={fault.calls}:error={fault.error}:when={fault.when}"
         traced = (
@@ -79,7 +87,7 @@ def strace(copied_engine: Path, tmp_path: Path) -> Iterator[Callable[[Fault], Pa
         )
         path = tmp_path / "traced"
         path.write_text(
-            f'#!/bin/sh\nif [ "$1" = serve ]; then exec {traced} {copied_engine} "$@"; fi\n'
+            f'#!/bin/sh\nif [ "$1" = {command} ]; then exec {traced} {copied_engine} "$@"; fi\n'
             f'exec {copied_engine} "$@"\n'
         )
         path.chmod(0o755)
@@ -93,21 +101,77 @@ def strace(copied_engine: Path, tmp_path: Path) -> Iterator[Callable[[Fault], Pa
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_fault_does_not_end_a_server_or_says_why(what: str, strace: Callable[[Fault], Path]) -> None:
+def test_a_fault_does_not_end_a_server_or_says_why(what: str, strace: Strace) -> None:
     engine = strace(FAULTS[what])
     for design in (each.name for each in catalogue().designs if each.available):
         serves_on_or_says_why(design, FAULTS[what], engine)
     assert injected(engine), "no design makes these calls"
 
 
+@pytest.mark.parametrize("design", ["prefork", "prethread", "fork_per_client", "thread_per_client"])
 @pytest.mark.parametrize("place", range(1, 8))
-def test_each_fork_of_a_pool_may_fail(place: int, strace: Callable[[Fault], Path]) -> None:
+def test_each_fork_may_fail(place: int, design: str, strace: Strace) -> None:
     """Each process counts its own: the first of all is that of the server."""
     fault = Fault(FORKS, "EAGAIN", str(place), all_are_served=False)
     engine = strace(fault)
-    serves_on_or_says_why("prefork", fault, engine)
-    # The supervisor has one, and the server one for each of its pool.
-    assert injected(engine) == (place <= 5), "the wrong call failed"
+    serves_on_or_says_why(design, fault, engine)
+    # The supervisor has one, and the server one for each of its pool, or for each client.
+    most = CLIENTS if design.endswith("per_client") else POOL
+    assert injected(engine) == (place <= most), "the wrong call failed"
+
+
+OF_LOADS = {
+    "a receive is interrupted": Fault(RECEIVES, "EINTR", "2+2", True),
+    "a send is interrupted": Fault(SENDS, "EINTR", "1+2", True),
+    "waiting is interrupted": Fault(WAITS, "EINTR", "1+2", True),
+    "a receive fails": Fault(RECEIVES, "ENOMEM", "9+9", False),
+    "a send lacks buffers": Fault(SENDS, "ENOBUFS", "3+5", False),
+    "the network is down": Fault("connect", "ENETUNREACH", "2+3", False),
+    "no socket is left": Fault("socket", "EMFILE", "3+3", False),
+    "a fork fails": Fault(FORKS, "EAGAIN", "2+2", False),
+    "an option cannot be set": Fault("setsockopt", "ENOBUFS", "3+3", False),
+    "no memory is left": Fault("mmap", "ENOMEM", "2+1", False),
+}
+
+
+@pytest.mark.parametrize("what", OF_LOADS)
+def test_a_fault_of_a_load_is_in_its_result_or_ends_it(what: str, strace: Strace) -> None:
+    fault = OF_LOADS[what]
+    engine = strace(fault, "load")
+    with Server("epoll", workload="bytes") as server:
+        for load in catalogue().loads:
+            told = f"{load.name}, {fault}"
+            names = {each.name for each in load.settings}
+            wanted = {"clients": 4, "children": 4, "loops": 20, "duration": 300_000_000, "rate": 200}
+            settings = {name: value for name, value in wanted.items() if name in names}
+            if "loops" in settings:
+                settings.pop("duration", None)
+            try:
+                running = start_load(
+                    "bytes", server.ready.address, kind=load.name, settings=settings, engine=engine
+                )
+                with contextlib.closing(Ending(running)):
+                    result = running.wait(PATIENCE)
+            except (EngineError, Refusal) as error:
+                assert not fault.all_are_served, f"{told}: {error}"
+                assert says_why(str(error)), f"{told}: {error}"
+                continue
+            failed = result.tally.errors or result.tally.workers_lost
+            assert not failed or not fault.all_are_served, f"{told}: {result.tally}"
+            assert not result.tally.errors or result.first_error, f"{told}: {result.tally}"
+            assert result.tally.requests or failed, f"{told}: {result.tally}"
+    assert injected(engine), "no load makes these calls"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A load that is ended in any case."""
+
+    load: LoadProcess
+
+    def close(self) -> None:
+        """End it."""
+        self.load.end()
 
 
 def injected(engine: Path) -> bool:
@@ -117,8 +181,8 @@ def injected(engine: Path) -> bool:
 
 def serves_on_or_says_why(design: str, fault: Fault, engine: Path) -> None:
     settings: dict[str, int] = {"drain": 100_000_000}
-    if design == "prefork":
-        settings["pool"] = 5
+    if design in ("prefork", "prethread"):
+        settings["pool"] = POOL
     told = f"{design}, {fault}"
     try:
         with Server(design, workload="bytes", settings=settings, engine=engine) as server:

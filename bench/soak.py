@@ -1,0 +1,270 @@
+"""Hostile clients against every design, beside honest ones whose replies must stay right.
+
+Hostile clients send a byte a second, keep connections idle, reset them, half-close them, send heads without
+an end, or never read their reply. Afterwards the server has as many processes and descriptors as before, and
+it stops at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from common import SEED, chosen_designs
+from thunderherd.engine.catalogue import Design
+from thunderherd.engine.client import EngineError, Server
+
+SECONDS = 60.0
+IDLE, HONEST, HOSTILE = 8, 2, 2
+"""Connections that are idle; honest clients; hostile clients of each other kind."""
+BYTES = 1000
+"""The size of an honest reply."""
+PATIENCE = 10.0
+"""The longest time for an honest reply. An idle client holds a worker of a pool until the idle timeout."""
+IDLE_TIMEOUT = 100_000_000
+"""Nanoseconds. Without it, idle clients hold every worker of a pool for ever."""
+LARGE = 2_000_000
+"""The size of a reply that nobody reads."""
+GONE_SECONDS = 10.0
+"""The time in which a server returns to what it had before."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
+    parser.add_argument("designs", nargs="*", metavar="DESIGN", help="designs (default: all)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help=f"time of each design, seconds (default {SECONDS:g})"
+    )
+    parser.add_argument("--seed", type=int, default=SEED, help=f"seed of the clients (default {SEED})")
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """Return the expected duration in seconds."""
+    return float(len(chosen_designs(given.designs)) * (given.seconds + 2))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Meet every design with hostile clients, and print what held."""
+    print(f"{'':24} honest replies   slowest   hostile  descriptors  processes  memory   stop", flush=True)
+    failed = False
+    for design in chosen_designs(given.designs):
+        faults = list(_soak(design, given.seconds, random.Random(given.seed)))
+        for fault in faults:
+            print(f"{design.name}: {fault}", flush=True)
+        failed |= bool(faults)
+    sys.exit(failed)
+
+
+@dataclass
+class Met:
+    """What the clients of a server have met."""
+
+    port: int
+    ends: float
+    answered: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def goes_on(self) -> bool:
+        """True while the clients go on."""
+        return time.monotonic() < self.ends
+
+    def connected(self) -> socket.socket:
+        """Return a new connection."""
+        return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+
+
+def honest(met: Met, draw: random.Random) -> None:
+    """Make one request after another, each on a new connection, and check the replies."""
+    expected = None
+    while met.goes_on():
+        began = time.monotonic()
+        try:
+            with met.connected() as client:
+                client.settimeout(PATIENCE)
+                client.sendall(
+                    f"GET /bytes/{BYTES} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
+                )
+                received = b"".join(iter(lambda: client.recv(65536), b""))
+        except OSError as error:
+            met.wrong.append(f"an honest client: {error}")
+            continue
+        head, _, body = received.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200 ") or len(body) != BYTES or expected not in (None, body):
+            met.wrong.append(f"an honest client has {received[:80]!r}, {len(body)} bytes")
+        expected = body
+        met.answered["honest"] += 1
+        met.slowest = max(met.slowest, time.monotonic() - began)
+        time.sleep(draw.uniform(0, 0.02))
+
+
+def slow(met: Met, draw: random.Random) -> None:
+    """Send a request, a byte a second."""
+    with met.connected() as client:
+        for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 100:
+            if not met.goes_on():
+                return
+            client.send(bytes([byte]))
+            time.sleep(min(1.0, max(0.0, met.ends - time.monotonic())))
+
+
+def idle(met: Met, draw: random.Random) -> None:
+    """Keep a connection, and say nothing."""
+    with met.connected() as client:
+        client.settimeout(max(0.1, met.ends - time.monotonic()))
+        client.recv(1)
+
+
+def resets(met: Met, draw: random.Random) -> None:
+    """Reset connections in the middle of a request or a reply."""
+    with met.connected() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.send(draw.choice((b"", b"GET / HT", b"GET /bytes/100000 HTTP/1.1\r\nHost: a\r\n\r\n")))
+        if draw.random() < 0.5:
+            time.sleep(draw.uniform(0, 0.01))
+
+
+def half_open(met: Met, draw: random.Random) -> None:
+    """Send no more, and stay."""
+    with met.connected() as client:
+        client.send(draw.choice((b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
+        client.shutdown(socket.SHUT_WR)
+        time.sleep(draw.uniform(0, 0.2))
+
+
+def endless(met: Met, draw: random.Random) -> None:
+    """Send a head without an end."""
+    with met.connected() as client:
+        client.send(b"GET / HTTP/1.1\r\n")
+        while met.goes_on():
+            client.send(b"X-Header: " + b"a" * 1000 + b"\r\n")
+
+
+def unread(met: Met, draw: random.Random) -> None:
+    """Request a large reply, and read none of it."""
+    with met.connected() as client:
+        client.send(f"GET /bytes/{LARGE} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        time.sleep(draw.uniform(0.1, 1.0))
+
+
+def garbage(met: Met, draw: random.Random) -> None:
+    """Send bytes that are no request."""
+    with met.connected() as client:
+        client.send(draw.randbytes(draw.randrange(1, 20_000)))
+        client.settimeout(1.0)
+        client.recv(4096)
+
+
+Kind = Callable[[Met, random.Random], None]
+KINDS: Sequence[tuple[Kind, int]] = (
+    (honest, HONEST),
+    (idle, IDLE),
+    *((kind, HOSTILE) for kind in (slow, resets, half_open, endless, unread, garbage)),
+)
+
+
+def _client(kind: Kind, met: Met, draw: random.Random) -> None:
+    """Be a client of one kind until the end; a server may do with hostile ones what it wants."""
+    while met.goes_on():
+        with suppress(OSError):
+            kind(met, draw)
+        if kind is not honest:
+            met.answered[kind.__name__] += 1
+
+
+def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
+    settings = {"idle_timeout": IDLE_TIMEOUT, "largest_resource": LARGE, "drain": 100_000_000}
+    try:
+        with Server(design.name, workload="http", settings=settings) as server:
+            port, first = server.ready.port, server.ready.server_pid
+            assert port is not None
+            warm = Met(port, time.monotonic() + 0.3)
+            _together(warm, draw, [(honest, 1)])
+            before = _settled(first, None)
+            met = Met(port, time.monotonic() + length)
+            _together(met, draw, KINDS)
+            peak = max(_memory(pid) for pid in _family(first))
+            after = _settled(first, before)
+            began = time.monotonic()
+            died = server.stop().died
+            stopped = time.monotonic() - began
+    except EngineError as error:
+        yield str(error)
+        return
+    hostile = met.answered.total() - met.answered["honest"]
+    print(
+        f"{design.name:24} {met.answered['honest']:14,} {met.slowest:7.2f} s {hostile:9,} "
+        f"{before[0]:5} {after[0]:5}  {before[1]:4} {after[1]:4} {peak:5.0f} MB {1e3 * stopped:4.0f} ms",
+        flush=True,
+    )
+    yield from dict.fromkeys(met.wrong)
+    if died:
+        yield f"it {died}"
+    if after != before:
+        yield f"{before[0]} descriptors of {before[1]} processes have become {after[0]} of {after[1]}"
+    if not met.answered["honest"]:
+        yield "no honest client had a reply"
+
+
+def _together(met: Met, draw: random.Random, kinds: Sequence[tuple[Kind, int]]) -> None:
+    """Run so many clients of each kind until the end."""
+    threads = [
+        threading.Thread(target=_client, args=(kind, met, random.Random(draw.random())))
+        for kind, number in kinds
+        for _ in range(number)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def _settled(first: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the numbers of descriptors and processes, once they are as wanted, or stay for a second."""
+    deadline, found, since = time.monotonic() + GONE_SECONDS, (0, 0), time.monotonic()
+    while time.monotonic() < deadline:
+        family = _family(first)
+        now = (sum(map(_descriptors, family)), len(family))
+        if now == wanted:
+            return now
+        if now != found:
+            found, since = now, time.monotonic()
+        elif wanted is None and time.monotonic() - since > 1:
+            return found
+        time.sleep(0.05)
+    return found
+
+
+def _family(first: int) -> list[int]:
+    """Return a server's process and its descendants."""
+    found = [first]
+    for pid in found:
+        with suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _descriptors(pid: int) -> int:
+    with suppress(OSError):
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return 0
+
+
+def _memory(pid: int) -> float:
+    """Return the most memory that a process had, MB."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1000
+    return 0.0
