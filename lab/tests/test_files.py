@@ -1,4 +1,4 @@
-"""Files are written through no link, and read only if they are regular, whoever owns their folder."""
+"""Files are written without following links, and only regular files are read, in any user's folder."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def target(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("planted", ["file", ".file.unfinished"])
-def test_a_planted_link_is_replaced_and_not_followed(planted: str, target: Path, tmp_path: Path) -> None:
+def test_a_planted_link_is_replaced_and_not_followed(target: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / planted).symlink_to(target)
+    (folder / "file").symlink_to(target)
     files.write_text(folder / "file", "new")
     assert target.read_text() == "untouched"
     assert [(path.name, path.is_symlink()) for path in folder.iterdir()] == [("file", False)]
@@ -95,6 +94,17 @@ def test_a_link_is_no_folder(tmp_path: Path) -> None:
         files.make_folder(tmp_path / "link")
 
 
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("=1+1", "'=1+1"), ("@SUM(1)", "'@SUM(1)"), ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+        ("-x", "'-x"), ("\t=1", "'\t=1"), ("-1.5e-3", "-1.5e-3"), ("-", "-"), ("epoll", "epoll"), ("", ""),
+    ],
+)  # fmt: skip
+def test_a_field_of_csv_is_no_formula(text: str, field: str) -> None:
+    assert files.no_formula(text) == field
+
+
 # Whose a folder is ------------------------------------------------------------------------------------------
 
 
@@ -108,6 +118,24 @@ def test_a_folder_that_all_may_write_to_is_not_private(tmp_path: Path) -> None:
     assert files.is_private(inside), "in a sticky folder nobody moves what is not theirs"
     inside.chmod(0o1777)
     assert files.is_private(inside / "to come")
+
+
+@as_root
+def test_a_folder_that_a_group_may_write_to_is_private_if_the_group_is_ones_own(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o775)
+    assert files.is_private(folder)
+    os.chown(folder, 0, SOMEBODY)
+    assert not files.is_private(folder)
+
+
+def test_two_writers_of_a_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with files.replacing(path) as one:
+        one.write(b"one")
+        files.write_text(path, "another")
+    assert path.read_text() == "one" and [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 @as_root

@@ -1,4 +1,4 @@
-"""Files of other users and of other kinds: written through no link and never half, read if they are regular.
+"""Write files without following links, and read only regular files.
 
 A command may run as root in a folder of another user, who can put links, pipes and devices in its way.
 """
@@ -6,17 +6,22 @@ A command may run as root in a folder of another user, who can put links, pipes 
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 __all__ = [
     "LARGEST",
+    "UNFINISHED",
     "is_private",
     "make_folder",
+    "no_formula",
     "open_for_appending",
     "open_regular",
     "read_bytes",
@@ -28,6 +33,8 @@ __all__ = [
 
 LARGEST = 2**30
 """The largest file that is read, bytes."""
+UNFINISHED = "*.unfinished"
+"""The end of the name of a file that is being written."""
 
 
 # Reading ----------------------------------------------------------------------------------------------------
@@ -66,9 +73,8 @@ def read_text(path: Path, most: int = LARGEST, encoding: str = "utf-8") -> str:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces `path` at the end: a reader, or a crash, has the old file or the new."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    # What an earlier process left, or what somebody else has put there.
-    unfinished.unlink(missing_ok=True)
+    # Nobody can guess the name, and two writers do not meet.
+    unfinished = path.with_name(f".{path.name}.{UNFINISHED.replace('*', token_hex(8))}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         with os.fdopen(os.open(unfinished, flags, 0o666), "wb") as file:
@@ -130,6 +136,20 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def no_formula(text: str) -> str:
+    """Return a text for a field of CSV: a spreadsheet would compute one that begins like a formula."""
+    if not text.startswith(FORMULA) or len(text) == 1:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
 # Whose a folder is ------------------------------------------------------------------------------------------
 
 
@@ -138,16 +158,29 @@ def is_private(folder: Path) -> bool:
 
     The folder itself need not exist.
     """
-    # In a user namespace, root of the machine has another number; whoever owns / has everything.
-    mine = (os.geteuid(), 0, Path("/").stat().st_uid)
     places = {path for start in (folder.absolute(), folder.resolve()) for path in (start, *start.parents)}
     for place in places:
         try:
             found = place.lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue
-        others_may_write = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH
+        # In a user namespace, root of the machine is a user without a number.
+        if found.st_uid not in (os.geteuid(), 0) and place != Path("/"):
+            return False
+        shared = stat.S_IWOTH | (0 if found.st_gid in _own_groups() else stat.S_IWGRP)
         # In a sticky folder such as /tmp, others cannot move what is not theirs.
-        if found.st_uid not in mine or (others_may_write and not found.st_mode & stat.S_ISVTX):
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & shared and not found.st_mode & stat.S_ISVTX:
             return False
     return True
+
+
+def _own_groups() -> set[int]:
+    """Return root's group, and this user's own one if nobody else is in it."""
+    found = {0}
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        if not {*grp.getgrgid(user.pw_gid).gr_mem} - {user.pw_name}:
+            found.add(user.pw_gid)
+    except KeyError:  # The user has no name.
+        pass
+    return found

@@ -133,6 +133,20 @@ def test_directory_with_other_files_is_refused(small_study: Study, tmp_path: Pat
         assert "--out" in problem.hint
 
 
+def test_what_an_interrupted_start_leaves_is_as_good_as_empty(small_study: Study, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "trials.jsonl").touch()
+    (path / ".run.json.0123456789abcdef.unfinished").write_text("{")
+    RunDirectory.create(path, info(small_study)).close()
+    assert sorted(each.name for each in path.iterdir()) == ["run.json", "trials.jsonl"]
+    # Trials without their run are somebody's data.
+    (path / "run.json").unlink()
+    (path / "trials.jsonl").write_text("{}")
+    (problem,) = refused(RunDirectory.create, path, info(small_study))
+    assert problem.code == "run.directory_not_empty"
+
+
 def test_empty_directory_is_accepted(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     RunDirectory.create(tmp_path / "new", info(small_study)).close()

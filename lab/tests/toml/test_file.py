@@ -221,6 +221,14 @@ def test_syntax_errors_have_their_line(text: str, line: int, tmp_path: Path) -> 
     assert (problem.code, problem.where) == ("study.not_toml", f"{tmp_path / 'x.toml'}:{line}")
 
 
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 5000 + "]" * 5000, "a = " + "9" * 5001], ids=["nested", "digits"]
+)
+def test_what_no_study_has_is_refused(text: str, tmp_path: Path) -> None:
+    (problem,) = refused(written, tmp_path, text)
+    assert (problem.code, problem.where) == ("study.not_toml", str(tmp_path / "x.toml"))
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"a = '\xff'")
     for path, code in (

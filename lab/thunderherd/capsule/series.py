@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from thunderherd.errors import UserError
+from thunderherd.files import no_formula
 from thunderherd.records.directory import SavedRun
 from thunderherd.text.figures import count
 
@@ -43,7 +44,8 @@ def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([TIME, RUN, *names])
     for each, figures in rows:
-        writer.writerow([each.run.started, each.path.name, *(figures[name] for name in names)])
+        name = no_formula(each.path.name)
+        writer.writerow([each.run.started, name, *(figures[name] for name in names)])
     return text.getvalue(), names
 
 

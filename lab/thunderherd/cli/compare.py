@@ -26,6 +26,7 @@ from thunderherd.cli.options import (
     Workload,
     check_output,
     check_resume,
+    check_room,
     command_line,
 )
 from thunderherd.errors import UserError
@@ -113,6 +114,7 @@ def compare(
 
     Example: thunderherd compare epoll prefork,pool=8 -c 100 --bytes 64KiB
     """
+    check_room()
     check_resume("compare", resume=resume, out=out)
     contenders, settings = parted(words, "compare")
     named = {"clients": clients, "bytes": size}

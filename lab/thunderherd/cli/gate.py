@@ -29,6 +29,7 @@ from thunderherd.cli.options import (
     Seed,
     check_output,
     check_resume,
+    check_room,
     command_line,
     write_output,
 )
@@ -167,6 +168,7 @@ def gate(
 
     Example: thunderherd gate --base './old {port}' --head './new {port}' --workload http
     """
+    check_room()
     check_resume("gate", resume=resume, out=out)
     for option, path in (("--markdown", markdown), ("--junit", junit)):
         check_output("gate", option, path)
@@ -388,6 +390,13 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
         machine = load(found.directory).run.machine
         results.append(_result(found, power))
         print(f"{PROGRAM}: gate {number} of {gates}: {results[-1].verdict}", file=sys.stderr)
+    if not any(each.blocks for each in results):
+        raise UserError(
+            "no gate has a block that counts, so nothing is known of false alarms",
+            code="gate.nothing_measured",
+            hint=f"`thunderherd table {place / '1/gate'}` shows the trials of the first",
+            where="gate",
+        )
     found_percent = {
         row.metric: [each for result in results for each in _found(result, row.metric)]
         for row in results[0].rows

@@ -39,7 +39,7 @@ from thunderherd.cli.search import crossover, knee
 from thunderherd.cli.servers import conform, grade
 from thunderherd.cli.sessions import baseline, capsule, diff, export, replay
 from thunderherd.errors import Problem, UserError
-from thunderherd.machine.room import bounds, check_room
+from thunderherd.machine.room import limits_here
 from thunderherd.text.printable import printable
 
 __all__ = ["PROGRAM", "app", "main", "run_command"]
@@ -50,9 +50,6 @@ GATES, SKIPPED, OWN_FAILURE = ("gate", "baseline"), 125, 128
 
 `git bisect run` takes every status from 1 to 127 for a bad commit, except 125, and stops at 128 and more.
 """
-
-MEASURE = ("run", "compare", "gate", "crossover", "knee", "grade", "baseline")
-"""The commands that run trials, and need room for them."""
 
 app = typer.Typer(
     add_completion=False,
@@ -134,7 +131,7 @@ NO_INTERRUPTS = {
     signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS,
     signal.SIGTRAP,  # and these are faults of the program
 }  # fmt: skip
-"""The signals that are no wish of the user to end (signal(7))."""
+"""The signals that do not ask the program to end (signal(7))."""
 
 
 def _with_standard_streams() -> None:
@@ -143,10 +140,8 @@ def _with_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            os.dup2(opened, number)
-            if opened != number:
-                os.close(opened)
+            # The system takes the lowest number that is free, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
@@ -172,9 +167,6 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
     as_json = "--json" in arguments
     _interrupt_at_the_end()
     try:
-        if _command_of(arguments) in MEASURE:
-            # Before anything large is imported.
-            check_room()
         status = _command()(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
         sys.stdout.flush()
         return int(status), True
@@ -194,7 +186,7 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
         return _complain([_shortage("no memory is left")], FAILED, as_json=as_json), False
     except BaseException as error:
         if _is_panic(error):
-            why = f"a library failed: {str(error).splitlines()[0]}"
+            why = f"a library failed: {(str(error).splitlines() or ['without a reason'])[0]}"
             return _complain([_shortage(why)], FAILED, as_json=as_json), False
         if not _is_engine_error(error):
             raise
@@ -254,7 +246,7 @@ def _is_panic(error: BaseException) -> bool:
 
 def _shortage(why: str) -> Problem:
     """Return the problem of a library that lacks memory or threads, with the limits that are in force."""
-    limits = ", ".join(map(str, bounds()))
+    limits = ", ".join(map(str, limits_here()))
     hint = f"limits here: {limits}" if limits else "no limit on memory or processes is set here"
     return Problem(why, "system.shortage", hint)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.errors import UserError
+from thunderherd.machine.room import check_room as check_room
 
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary, TrialRecord

@@ -22,6 +22,7 @@ from thunderherd.cli.options import (
     Seed,
     StudyName,
     check_resume,
+    check_room,
     command_line,
     status_of_run,
 )
@@ -97,6 +98,7 @@ def run(
             study, size, [name for name, value in others.items() if value is not None and value is not False]
         )
         return 0
+    check_room()
 
     from thunderherd.engine.client import catalogue
     from thunderherd.study.file.names import DEFAULT_SIZE
@@ -158,6 +160,7 @@ def run_claims(
     from thunderherd.show.report.page import report_of_run
     from thunderherd.study.loading import load_study
 
+    check_room()
     check_resume("claims", resume=resume, out=out)
     values = [*([f"sizes.{CLAIMS_SIZE}.budget={budget}"] if budget else []), *overrides]
     typed_as = {f"sizes.{CLAIMS_SIZE}.budget={budget}": f"--budget {budget}"}

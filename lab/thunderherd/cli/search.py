@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from thunderherd.cli.options import Lab, NoConform, Out, Overrides, Resume, Seed, check_resume, command_line
+from thunderherd.cli.options import (
+    Lab,
+    NoConform,
+    Out,
+    Overrides,
+    Resume,
+    Seed,
+    check_resume,
+    check_room,
+    command_line,
+)
 from thunderherd.errors import UserError
 
 __all__ = ["crossover", "knee"]
@@ -87,6 +97,7 @@ def crossover(
 
     The first stage covers the whole range; the second looks closely around the crossing.
     """
+    check_room()
     check_resume("crossover", resume=resume, out=out)
     if len(over) > 1:
         raise UserError(
@@ -192,6 +203,7 @@ def knee(
 
     An open loop loads each design at several rates. Exactly one of the goals is required.
     """
+    check_room()
     check_resume("knee", resume=resume, out=out)
 
     from thunderherd.search.knee import find_knees

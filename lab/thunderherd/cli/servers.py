@@ -19,6 +19,7 @@ from thunderherd.cli.options import (
     Seed,
     Workload,
     check_output,
+    check_room,
     command_line,
     write_output,
 )
@@ -230,6 +231,8 @@ def grade(
 
     Example: thunderherd grade './server {port}' --workload bytes --reference prefork
     """
+    check_room()
+
     from thunderherd.grade.formats import FORMATS
     from thunderherd.grade.rubric import load_rubric
 

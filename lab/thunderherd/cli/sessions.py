@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from thunderherd.cli.options import AsJson, Out, ResultsDirectory, check_output, command_line
+from thunderherd.cli.options import (
+    AsJson,
+    Out,
+    ResultsDirectory,
+    check_output,
+    check_room,
+    command_line,
+    status_of_run,
+)
 from thunderherd.errors import UserError
 from thunderherd.text.printable import printable
 
@@ -91,8 +99,11 @@ def replay(
         _print_rest(differing)
         if not measure:
             return FAILED if differing else 0
+        check_room()
         here = out or default_directory(f"replay-{saved.summary.study.name}")
-        _, _, found = measured_again(directory, here, command_line(), allow_commands=allow_commands)
+        summary, _, found = measured_again(directory, here, command_line(), allow_commands=allow_commands)
+        if status := status_of_run(summary, "replay"):
+            return status
         _print_verdicts(found)
         counts = {name: sum(each.outcome == name for each in found) for name in OUTCOMES}
         print(
@@ -176,6 +187,8 @@ def baseline(
     """
     from thunderherd.gate.baseline import baselines
 
+    if action != "list":
+        check_room()
     given = words or []
     options: dict[str, dict[str, object]] = {
         "save": {"--reference": reference, "--margin": margin, "--budget": budget, "--workload": workload},

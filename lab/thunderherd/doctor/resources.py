@@ -25,7 +25,7 @@ from thunderherd.doctor.kind import (
 )
 from thunderherd.machine import description
 from thunderherd.machine.control_groups import control_groups
-from thunderherd.machine.room import MEMORY, NEEDED, OF_CHARTS, PROCESSES, bounds, in_words
+from thunderherd.machine.room import MEMORY, NEEDED, OF_CHARTS, PROCESSES, in_words, limits_here
 from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
@@ -67,15 +67,12 @@ def _of(name: str, capacity: Capacity, wanted: int, what_for: str) -> Finding:
     if capacity.number >= wanted:
         return good(name, seen, f"room for {what_for}")
     means = f"no room for {what_for}. The list of studies names those that need more"
-    if name == "processes, threads" and capacity.number < NEEDED[PROCESSES]:
-        means = f"a run needs {in_words(PROCESSES, NEEDED[PROCESSES])}, and is refused with less"
-        return stops(name, seen, means, *capacity.changes)
     return notable(name, seen, means, *capacity.changes)
 
 
 def memory(here: Here) -> Iterator[Finding]:
-    """Report limits on memory and address space that a run with its report may exceed."""
-    found = [each for each in bounds() if each.what != PROCESSES]
+    """Report limits that a run with its report may exceed."""
+    found = [each for each in limits_here() if each.what != PROCESSES or each.room < NEEDED[each.what]]
     if not found:
         yield good("memory", "no limit", f"a run needs {in_words(MEMORY, NEEDED[MEMORY])}")
     for each in found:

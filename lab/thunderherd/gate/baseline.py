@@ -164,7 +164,14 @@ def save(baseline: Baseline, words: Sequence[str]) -> Path:
     unfinished = folder.with_name(f".{baseline.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    measured(baseline, unfinished / RUN, words)
+    session = measured(baseline, unfinished / RUN, words)
+    if session.summary is None or not any(each.metrics for each in session.summary.contenders):
+        raise UserError(
+            "nothing was measured, so there is nothing to keep",
+            code="baseline.nothing_measured",
+            hint=f"`thunderherd table {unfinished / RUN / SESSION}` shows the trials",
+            where="baseline",
+        )
     kept = baseline.model_copy(update={"saved": datetime.now().astimezone().isoformat(timespec="seconds")})
     (unfinished / ABOUT).write_text(kept.model_dump_json(indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)

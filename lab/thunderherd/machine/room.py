@@ -6,6 +6,7 @@ Kernel, user and control group each have limits; the smallest applies (getrlimit
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from thunderherd.errors import UserError
 from thunderherd.machine import proc
 from thunderherd.machine.control_groups import control_groups
 
-__all__ = ["NEEDED", "OF_CHARTS", "Bound", "NoRoomError", "bounds", "check_room"]
+__all__ = ["NEEDED", "OF_CHARTS", "Limit", "NoRoomError", "check_room", "limits_here"]
 
 MEGABYTE = 10**6
 ADDRESS_SPACE, DATA, MEMORY = "address space", "data segment", "memory"
@@ -41,8 +42,8 @@ OF_GROUPS = (
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A limit that is in force."""
+class Limit:
+    """A limit that is set, and what it leaves."""
 
     what: str
     """A key of `NEEDED`."""
@@ -61,9 +62,9 @@ def in_words(what: str, number: int) -> str:
     return f"{number:,} {what}" if what == PROCESSES else f"{number / MEGABYTE:,.0f} MB of {what}"
 
 
-def bounds() -> list[Bound]:
-    """Return all limits on address space, memory and processes that are in force."""
-    return [*_of_process(), *_of_groups()]
+def limits_here() -> list[Limit]:
+    """Return all limits on address space, memory and processes that are set for this process."""
+    return [*_of_process(), *_of_user(), *_of_groups()]
 
 
 class NoRoomError(UserError):
@@ -72,7 +73,7 @@ class NoRoomError(UserError):
 
 def check_room(needed: Mapping[str, int] = NEEDED, what: str = "a run") -> None:
     """Raise `NoRoomError` if a limit leaves less than a run needs: it would fail, at its end perhaps."""
-    for each in bounds():
+    for each in limits_here():
         if each.room < needed.get(each.what, 0):
             raise NoRoomError(
                 f"only {each}; {what} needs {in_words(each.what, needed[each.what])}",
@@ -81,7 +82,7 @@ def check_room(needed: Mapping[str, int] = NEEDED, what: str = "a run") -> None:
             )
 
 
-def _of_process() -> Iterator[Bound]:
+def _of_process() -> Iterator[Limit]:
     try:
         lines = (proc.PROC / "self/limits").read_text().splitlines()
     except OSError:
@@ -90,10 +91,28 @@ def _of_process() -> Iterator[Bound]:
         for head, (what, name) in OF_PROCESS.items():
             soft = line.removeprefix(head).split()[0] if line.startswith(head) else "unlimited"
             if soft != "unlimited":
-                yield Bound(what, int(soft), name)
+                yield Limit(what, int(soft), name)
 
 
-def _of_groups() -> Iterator[Bound]:
+def _of_user() -> Iterator[Limit]:
+    """Yield the limit on the processes and threads of this user, which root does not have."""
+    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if soft == resource.RLIM_INFINITY or os.geteuid() == 0:
+        return
+    yield Limit(PROCESSES, soft - sum(_threads(each) for each in proc.PROC.glob("[0-9]*")), "ulimit -u")
+
+
+def _threads(process: Path) -> int:
+    """Return the threads of a process of this user; 0 for others, and for one that has ended."""
+    try:
+        if process.stat().st_uid != os.geteuid():
+            return 0
+        return sum(1 for _ in (process / "task").iterdir())
+    except OSError:
+        return 0
+
+
+def _of_groups() -> Iterator[Limit]:
     try:
         groups, mounts = ((proc.PROC / "self" / name).read_text() for name in ("cgroup", "mountinfo"))
     except OSError:
@@ -103,7 +122,7 @@ def _of_groups() -> Iterator[Bound]:
             most = _number(group / limit)
             if most is not None and most < UNLIMITED:
                 inside = _number(group / used) if used else 0
-                yield Bound(what, most - (inside or 0), str(group / limit))
+                yield Limit(what, most - (inside or 0), str(group / limit))
 
 
 def _number(file: Path) -> int | None:

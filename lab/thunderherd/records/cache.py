@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from thunderherd.errors import UserError
@@ -21,7 +22,8 @@ class UnsafeFolderError(UserError):
 
 
 def own_folder(variable: str, usual: str) -> Path:
-    """Return this program's folder below that of a variable of the environment; it may not exist yet.
+    """Return this program's folder below that of a variable of the environment; it does not exist
+    if it cannot be made.
 
     Raises
     ------
@@ -35,6 +37,9 @@ def own_folder(variable: str, usual: str) -> Path:
         raise UnsafeFolderError(
             "this user has no home directory", code="cache.no_home", hint=hint, where=usual
         ) from None
+    # Made now, so that nobody else makes it after it was looked at.
+    with suppress(OSError):
+        found.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_private(found):
         raise UnsafeFolderError(
             "another user can change this folder", code="cache.not_private", hint=hint, where=str(found)

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from fnmatch import fnmatch
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -35,7 +36,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
-from thunderherd.files import open_for_appending, read_bytes, read_text, replacing, write_text
+from thunderherd.files import (
+    UNFINISHED,
+    no_formula,
+    open_for_appending,
+    read_bytes,
+    read_text,
+    replacing,
+    write_text,
+)
 from thunderherd.records.columns import LISTS, Column, Kind, trial_columns
 from thunderherd.records.noise import SOFTIRQ_RATES
 from thunderherd.records.profiled_trial import ProfiledTrial
@@ -203,7 +212,11 @@ class RunDirectory:
         path = self.path / file
         trials, length = _read_trials(path, kind)
         if path.exists():
-            os.truncate(path, length)
+            descriptor = open_for_appending(path)
+            try:
+                os.ftruncate(descriptor, length)
+            finally:
+                os.close(descriptor)
         return trials
 
     def append_extra(self, file: str, trial: TrialRecord) -> None:
@@ -248,7 +261,7 @@ def _check_unused(path: Path) -> None:
             where=str(path),
         )
     inside = {each.name: each for each in path.iterdir()} if path.is_dir() else {}
-    inside.pop(f".{RUN}.unfinished", None)
+    inside = {name: each for name, each in inside.items() if not fnmatch(name, f".{RUN}.{UNFINISHED}")}
     trials = inside.pop(TRIALS, None)
     if inside or (trials and trials.lstat().st_size) or (path.exists() and not path.is_dir()):
         raise UserError(
@@ -281,6 +294,9 @@ def _open_for_appending(path: Path) -> int:
             hint="wait for it, or stop it first",
             where=str(path),
         )
+    # The lock is held, so these are of processes that were killed.
+    for left in path.glob(f".*.{UNFINISHED}"):
+        left.unlink(missing_ok=True)
     return descriptor
 
 
@@ -486,4 +502,12 @@ class SavedRun:
             )
             for name in LISTS
         )
-        write_text(self.path / "trials.csv", flat.write_csv())
+        write_text(self.path / "trials.csv", csv_of(flat))
+
+
+def csv_of(frame: polars.DataFrame) -> str:
+    """Writes a table as CSV in which a spreadsheet finds no formula."""
+    import polars
+
+    texts = polars.selectors.string()
+    return frame.with_columns(texts.map_elements(no_formula, return_dtype=polars.String)).write_csv()

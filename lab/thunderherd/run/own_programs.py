@@ -17,6 +17,7 @@ from typing import Any
 
 from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import Problem, UserError
+from thunderherd.files import read_bytes
 from thunderherd.records.directory import RunInfo
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import OwnProgram
@@ -187,7 +188,7 @@ def _hash(name: str, program: str) -> str:
         raise UserError(
             f"no program {program}", code="run.no_program", hint="build it, or give its path", where=name
         )
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(Path(path))).hexdigest()
 
 
 def _files(server: OwnProgram) -> dict[str, str | None]:

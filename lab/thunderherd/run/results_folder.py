@@ -29,6 +29,7 @@ from thunderherd.records.directory import (
     WITH_COUNTERS,
     WITHOUT_COUNTERS,
     SavedRun,
+    csv_of,
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
@@ -89,7 +90,7 @@ def write_folder(results: SavedRun) -> None:
         frame = estimates(summary)
         with replacing(folder / f"{ESTIMATES}.parquet") as file:
             frame.write_parquet(file)
-        write_text(folder / f"{ESTIMATES}.csv", frame.write_csv())
+        write_text(folder / f"{ESTIMATES}.csv", csv_of(frame))
     write_text(folder / README, readme(results))
     with contextlib.suppress(FileNotFoundError):
         (folder / OLD_README).unlink()

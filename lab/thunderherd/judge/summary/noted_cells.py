@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from thunderherd.files import write_text
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, PER_BYTE, counters_of, made_of, parted
-from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, SavedRun
+from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, SavedRun, csv_of
 from thunderherd.records.summary import ContenderSummary, TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides
@@ -31,8 +31,8 @@ NO_MEANING = "not measured, or without meaning for this contender"
 
 def write_noted_cells(study: Study, results: SavedRun) -> None:
     """Write both tables to the run's directory."""
-    write_text(results.path / UNAVAILABLE, unavailable_cells(study, results).write_csv())
-    write_text(results.path / EXTRAPOLATED, extrapolated_cells(results).write_csv())
+    write_text(results.path / UNAVAILABLE, csv_of(unavailable_cells(study, results)))
+    write_text(results.path / EXTRAPOLATED, csv_of(extrapolated_cells(results)))
 
 
 def unavailable_cells(study: Study, results: SavedRun) -> polars.DataFrame:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
+from thunderherd.files import no_formula
 from thunderherd.metrics.table import UNITS_OF_TIME, metric
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.study.file.source_tables import CsvColumn, SourceCsvTable
@@ -41,8 +42,8 @@ def text_of(study: Study, summary: Summary) -> str | None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     has_remarks = any(remarks for _, remarks in lines)
-    writer.writerow([*table.columns, *([REMARKS] if has_remarks else [])])
-    writer.writerows([*fields, *([remarks] if has_remarks else [])] for fields, remarks in lines)
+    rows = [[*table.columns, REMARKS], *([*fields, remarks] for fields, remarks in lines)]
+    writer.writerows(map(no_formula, row if has_remarks else row[:-1]) for row in rows)
     return text.getvalue()
 
 

@@ -189,7 +189,7 @@ def _vega() -> str:
     version = vega_lite_version()
     make = partial(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;", vl_version=version)
     bundle = kept(f"vega-of-vl-convert-{metadata.version('vl-convert-python')}-{version}.js", make)
-    # Whoever passes the report on passes the libraries on.
+    # A copied report contains the libraries, so it needs their licences.
     licences = resources.files("thunderherd.show.report") / "templates/licences.txt"
     return _inside_script(f"/*!\n{licences.read_text(encoding='utf-8')}*/\n(() => {{{bundle}}})();")
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from thunderherd.files import no_formula
 from thunderherd.show.tables.model import Table, for_readers
 from thunderherd.text.printable import printable
 
@@ -171,6 +172,6 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([head for column in table.columns for head in column.csv or (column.head,)])
     for row in table.rows:
-        fields = [field for cell in row.cells for field in cell.data or (cell.value,)]
-        writer.writerow(["" if field is None else field for field in fields])
+        fields = [each for cell in row.cells for each in cell.data or (cell.value,)]
+        writer.writerow(no_formula(each) if isinstance(each, str) else each for each in fields)
     return text.getvalue()
