@@ -33,6 +33,8 @@ PATIENCE = 10.0
 """The longest time for an honest reply. An idle client holds a worker of a pool until the idle timeout."""
 IDLE_TIMEOUT = 100_000_000
 """Nanoseconds. Without it, idle clients hold every worker of a pool for ever."""
+OF_A_GROWING_POOL = {"minimum_spare": 5, "maximum_spare": 5, "maintenance": 100_000_000}
+"""Such a pool returns to one size only if it may keep no more free workers than it must."""
 LARGE = 2_000_000
 """The size of a reply that nobody reads."""
 GONE_SECONDS = 10.0
@@ -184,6 +186,8 @@ def _client(kind: Kind, met: Met, draw: random.Random) -> None:
 
 def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
     settings = {"idle_timeout": IDLE_TIMEOUT, "largest_resource": LARGE, "drain": 100_000_000}
+    if OF_A_GROWING_POOL.keys() <= {each.name for each in design.settings}:
+        settings |= OF_A_GROWING_POOL
     try:
         with Server(design.name, workload="http", settings=settings) as server:
             port, first = server.ready.port, server.ready.server_pid
