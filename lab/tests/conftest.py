@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,29 @@ def small_full_study(small_study_file: Path, some_catalogue: Catalogue) -> Study
 def made_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, some_catalogue: Catalogue) -> MadeMachine:
     """A machine of files, with which nothing is wrong until a test changes it."""
     return set_up(monkeypatch, tmp_path / "machine", some_catalogue)
+
+
+@pytest.fixture
+def make_control_group() -> Iterator[Callable[[str], Path]]:
+    """Makes a control group of a controller, in either version of the interface; it is removed at the end."""
+    groups = Path("/sys/fs/cgroup")
+    all_made: list[Path] = []
+
+    def make(controller: str) -> Path:
+        place = groups / controller if (groups / controller).is_dir() else groups
+        made = place / f"thunderherd-test-{os.getpid()}"
+        try:
+            made.mkdir()
+        except OSError as error:
+            pytest.skip(f"no control group can be made in {place}: {error.strerror}")
+        all_made.append(made)
+        return made
+
+    yield make
+    for made in all_made:
+        deadline = time.monotonic() + 10
+        while made.exists() and time.monotonic() < deadline:
+            try:
+                made.rmdir()
+            except OSError:  # an ended process is in its group until it is reaped
+                time.sleep(0.05)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -180,32 +180,16 @@ def test_a_limit_that_a_run_would_exceed_is_named_before_the_first_trial(
     assert (option == "-v") == ("no report: only" in ended.stderr)
 
 
-GROUPS = Path("/sys/fs/cgroup")
-
-
 @pytest.fixture(params=["memory", "pids"])
-def group(request: pytest.FixtureRequest) -> Iterator[Path]:
+def group(request: pytest.FixtureRequest, make_control_group: Callable[[str], Path]) -> Path:
     """The file with the limit of a control group of this test, in either version of the interface."""
     controller = str(request.param)
-    place = GROUPS / controller if (GROUPS / controller).is_dir() else GROUPS
-    made = place / f"thunderherd-room-{os.getpid()}"
-    try:
-        made.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made in {place}: {error.strerror}")
+    made = make_control_group(controller)
     names = ("pids.max",) if controller == "pids" else ("memory.max", "memory.limit_in_bytes")
     files = [made / name for name in names if (made / name).exists()]
-    try:
-        if not files:
-            pytest.skip(f"control groups in {place} have no limit on {controller}")
-        yield files[0]
-    finally:
-        deadline = time.monotonic() + 10
-        while made.exists() and time.monotonic() < deadline:
-            try:
-                made.rmdir()
-            except OSError:  # an ended process is in its group until it is reaped
-                time.sleep(0.05)
+    if not files:
+        pytest.skip(f"{made} has no limit on {controller}")
+    return files[0]
 
 
 def test_a_limit_of_a_control_group_is_named(group: Path, here: Path) -> None:
@@ -221,41 +205,30 @@ def test_a_limit_of_a_control_group_is_named(group: Path, here: Path) -> None:
     assert ended.returncode == 0 and (here / "run/report.html").exists(), ended
 
 
-def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(here: Path) -> None:
-    place = GROUPS / "cpu" if (GROUPS / "cpu").is_dir() else GROUPS
-    made = place / f"thunderherd-quota-{os.getpid()}"
-    try:
-        made.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made in {place}: {error.strerror}")
-    try:
-        quota = {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"}
-        files = {name: text for name, text in quota.items() if (made / name).exists()}
-        if not files:
-            pytest.skip(f"control groups in {place} have no quota")
-        # The program itself starts without it.
-        script = (
-            "import pathlib, os, sys\nfrom thunderherd.cli.main import run_command\n"
-            "from thunderherd.run import runner\n"
-            f"pathlib.Path({str(made / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
-            + "".join(
-                f"pathlib.Path({str(made / name)!r}).write_text({text!r})\n" for name, text in files.items()
-            )
-            + "sys.exit(run_command(['run', 'small.toml', '--out', 'run']))\n"
+def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(
+    make_control_group: Callable[[str], Path], here: Path
+) -> None:
+    made = make_control_group("cpu")
+    quota = {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"}
+    files = {name: text for name, text in quota.items() if (made / name).exists()}
+    if not files:
+        pytest.skip(f"{made} has no quota")
+    # The program itself starts without it.
+    script = (
+        "import pathlib, os, sys\nfrom thunderherd.cli.main import run_command\n"
+        "from thunderherd.run import runner\n"
+        f"pathlib.Path({str(made / 'cgroup.procs')!r}).write_text(str(os.getpid()))\n"
+        + "".join(
+            f"pathlib.Path({str(made / name)!r}).write_text({text!r})\n" for name, text in files.items()
         )
-        ended = subprocess.run(
-            [sys.executable, "-c", script], cwd=here, capture_output=True, text=True, check=False, timeout=300
-        )
-        assert ended.returncode == 3, ended
-        assert THROTTLED in ended.stderr
-        assert "run.nothing_measured" in ended.stderr
-    finally:
-        deadline = time.monotonic() + 10
-        while made.exists() and time.monotonic() < deadline:
-            try:
-                made.rmdir()
-            except OSError:  # an ended process is in its group until it is reaped
-                time.sleep(0.05)
+        + "sys.exit(run_command(['run', 'small.toml', '--out', 'run']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=here, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ended.returncode == 3, ended
+    assert THROTTLED in ended.stderr
+    assert "run.nothing_measured" in ended.stderr
 
 
 # Signals ----------------------------------------------------------------------------------------------------

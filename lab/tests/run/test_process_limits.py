@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ from made.small_studies import one_block
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
-GROUPS = Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")
-"""Where control groups with a limit on processes are made, by the version of the interface."""
 POOL = 100
 STUDY = (
     one_block("own", workload="bytes", kind="closed", settings="children = 2, loops = 50", all_pairs=True)
@@ -59,25 +55,12 @@ sys.exit(run_command(["run", "own.toml", "--quick", "--out", "run"]))
 
 
 @pytest.fixture
-def group() -> Iterator[Path]:
+def group(make_control_group: Callable[[str], Path]) -> Path:
     """A control group of this test."""
-    place = GROUPS[0] if GROUPS[0].is_dir() else GROUPS[1]
-    made = place / f"thunderherd-test-{os.getpid()}"
-    try:
-        made.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made in {place}: {error.strerror}")
-    try:
-        if not (made / "pids.max").exists():
-            pytest.skip(f"control groups in {place} have no limit on processes")
-        yield made
-    finally:
-        deadline = time.monotonic() + 10
-        while made.exists() and time.monotonic() < deadline:
-            try:
-                made.rmdir()
-            except OSError:  # an ended process is in its group until it is reaped
-                time.sleep(0.05)
+    made = make_control_group("pids")
+    if not (made / "pids.max").exists():
+        pytest.skip(f"{made} has no limit on processes")
+    return made
 
 
 def in_group(group: Path, code: str, directory: Path, status: int = 0) -> str:

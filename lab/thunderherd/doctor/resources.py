@@ -24,8 +24,16 @@ from thunderherd.doctor.kind import (
     write,
 )
 from thunderherd.machine import description
-from thunderherd.machine.control_groups import control_groups
-from thunderherd.machine.room import MEMORY, NEEDED, OF_CHARTS, PROCESSES, in_words, limits_here
+from thunderherd.machine.room import (
+    MEMORY,
+    NEEDED,
+    OF_CHARTS,
+    PROCESSES,
+    in_words,
+    limits_here,
+    limits_of_groups,
+    tasks_of_user,
+)
 from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
@@ -197,13 +205,10 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
             "the limit on processes of this user (ulimit -u)",
             (raise_limit("nproc", mine + wanted, soft, hard),),
         )
-    places = description.text("proc/self/cgroup"), description.text("proc/self/mountinfo")
-    for group in control_groups(*places, "pids"):
-        path = str(group / "pids.max").lstrip("/")
-        if (description.ROOT / path).exists() and (most := description.text(path)) != "max":
-            inside = int(description.text(path.replace("pids.max", "pids.current")))
-            raised = write(path, str(inside + wanted), most)
-            yield Capacity(int(most) - inside, f"the control group (/{path})", (raised,))
+    for each in limits_of_groups():
+        if each.what == PROCESSES:
+            raised = write(each.name.lstrip("/"), str(each.used + wanted), str(each.most))
+            yield Capacity(each.room, f"the control group ({each.name})", (raised,))
 
 
 def tasks_of_machine() -> int:
@@ -213,17 +218,3 @@ def tasks_of_machine() -> int:
         return int(found.split()[3].partition("/")[2])
     except (IndexError, ValueError):
         raise description.Unavailable(f"/proc/loadavg has no number of tasks: {found!r}") from None
-
-
-def tasks_of_user() -> int:
-    """Return the threads of all processes of this user, as far as /proc shows them."""
-    user = description.field("proc/self/status", "Uid").split()[:1]
-    count = 0
-    for entry in (description.ROOT / "proc").glob("[0-9]*"):
-        try:
-            status = f"proc/{entry.name}/status"
-            if description.field(status, "Uid").split()[:1] == user:
-                count += int(description.field(status, "Threads"))
-        except (OSError, ValueError, description.Unavailable):
-            continue  # It has ended.
-    return count

@@ -15,7 +15,16 @@ from thunderherd.errors import UserError
 from thunderherd.machine import proc
 from thunderherd.machine.control_groups import control_groups
 
-__all__ = ["NEEDED", "OF_CHARTS", "Limit", "NoRoomError", "check_room", "limits_here"]
+__all__ = [
+    "NEEDED",
+    "OF_CHARTS",
+    "Limit",
+    "NoRoomError",
+    "check_room",
+    "limits_here",
+    "limits_of_groups",
+    "tasks_of_user",
+]
 
 MEGABYTE = 10**6
 ADDRESS_SPACE, DATA, MEMORY = "address space", "data segment", "memory"
@@ -47,10 +56,15 @@ class Limit:
 
     what: str
     """A key of `NEEDED`."""
-    room: int
-    """What it leaves."""
+    most: int
     name: str
     """Where it is set: `ulimit -v`, or a file of a control group."""
+    used: int = 0
+
+    @property
+    def room(self) -> int:
+        """What it leaves."""
+        return self.most - self.used
 
     def __str__(self) -> str:
         """Return `90 MB of memory (/sys/fs/cgroup/x/memory.max)`."""
@@ -64,7 +78,7 @@ def in_words(what: str, number: int) -> str:
 
 def limits_here() -> list[Limit]:
     """Return all limits on address space, memory and processes that are set for this process."""
-    return [*_of_process(), *_of_user(), *_of_groups()]
+    return [*_of_process(), *_of_user(), *limits_of_groups()]
 
 
 class NoRoomError(UserError):
@@ -99,20 +113,28 @@ def _of_user() -> Iterator[Limit]:
     soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if soft == resource.RLIM_INFINITY or os.geteuid() == 0:
         return
-    yield Limit(PROCESSES, soft - sum(_threads(each) for each in proc.PROC.glob("[0-9]*")), "ulimit -u")
+    yield Limit(PROCESSES, soft, "ulimit -u", tasks_of_user())
 
 
-def _threads(process: Path) -> int:
-    """Return the threads of a process of this user; 0 for others, and for one that has ended."""
+def tasks_of_user() -> int:
+    """Return the threads of all processes of this user, as far as /proc shows them."""
+    user, _ = _user_and_threads(proc.PROC / "self")
+    found = (_user_and_threads(each) for each in proc.PROC.glob("[0-9]*"))
+    return sum(threads for owner, threads in found if owner == user)
+
+
+def _user_and_threads(process: Path) -> tuple[str, int]:
+    """Return the real user of a process, whom its limit counts, and its threads; 0 of one that has ended."""
     try:
-        if process.stat().st_uid != os.geteuid():
-            return 0
-        return sum(1 for _ in (process / "task").iterdir())
-    except OSError:
-        return 0
+        lines = (process / "status").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines if line.startswith(("Uid:", "Threads:")))
+        return fields["Uid"].split()[0], int(fields["Threads"])
+    except (OSError, KeyError, ValueError, IndexError):
+        return "", 0
 
 
-def _of_groups() -> Iterator[Limit]:
+def limits_of_groups() -> Iterator[Limit]:
+    """Yield the limits of this process's control groups on memory and on processes, the innermost first."""
     try:
         groups, mounts = ((proc.PROC / "self" / name).read_text() for name in ("cgroup", "mountinfo"))
     except OSError:
@@ -122,7 +144,7 @@ def _of_groups() -> Iterator[Limit]:
             most = _number(group / limit)
             if most is not None and most < UNLIMITED:
                 inside = _number(group / used) if used else 0
-                yield Limit(what, most - (inside or 0), str(group / limit))
+                yield Limit(what, most, str(group / limit), inside or 0)
 
 
 def _number(file: Path) -> int | None:
