@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -28,10 +28,25 @@ fn designs() -> Vec<String> {
 }
 
 /// Checks that none of these processes lives.
+///
+/// # Panics
+/// If one still lives. Then it prints what /proc/ID/status says of it.
 fn all_gone(what: &str, processes: &[i32]) {
-    eventually_within(AT_ONCE, &format!("{what}: of {processes:?} none lives"), || {
-        processes.iter().all(|&id| !process::lives(id)).then_some(())
-    });
+    let deadline = Instant::now() + AT_ONCE;
+    loop {
+        let living: Vec<i32> = processes.iter().copied().filter(|&id| process::lives(id)).collect();
+        if living.is_empty() {
+            return;
+        }
+        let status = |id: &i32| std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let states = || living.iter().map(status).collect::<Vec<_>>().join("\n");
+        assert!(
+            Instant::now() < deadline,
+            "{what}: of {processes:?}, {living:?} live after {AT_ONCE:?}:\n{}",
+            states()
+        );
+        std::thread::sleep(Duration::from_millis(3));
+    }
 }
 
 /// Starts a server that serves one client, in mid-reply, and has several others.
