@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use nix::unistd::{Pid, getpid};
 
 use crate::base::setting::{Kind, Setting, Settings};
@@ -101,6 +101,11 @@ fn watched() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether data of the client waits for the server, which is late then, on a busy machine: the client is not idle.
+fn has_unread(socket: RawFd) -> bool {
+    recv(socket, &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT).is_ok_and(|bytes| bytes > 0)
+}
+
 fn look() {
     loop {
         let mut nap = LONGEST_NAP;
@@ -108,7 +113,7 @@ fn look() {
         for State { socket, limit, since } in watched().connections.iter().map(AsRef::as_ref) {
             // Being served is later than any time.
             let idle = at.saturating_sub(since.load(Relaxed));
-            if idle >= *limit {
+            if idle >= *limit && !has_unread(*socket) {
                 // An error means that the peer has reset the connection.
                 let _ = shutdown(*socket, Shutdown::Both);
             }

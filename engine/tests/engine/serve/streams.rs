@@ -63,9 +63,10 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
                     if moved > 0 && time >= 30_000_000 {
                         break line;
                     }
-                    // In a window as short as the minimum retransmission time (200 ms), nothing may arrive.
+                    // In a window as short as the minimum retransmission time (200 ms), nothing may arrive, and on a busy
+                    // machine that happens often.
                     stalled += 1;
-                    assert!(stalled < 5, "{design}, {who}, {direction}: {line}");
+                    assert!(stalled < 40, "{design}, {who}, {direction}: {line}");
                     loads.push(line);
                 };
                 assert_eq!((&line["tally"]["requests"], &line["window"]["requests"]), (&2.into(), &0.into()), "{line}");
