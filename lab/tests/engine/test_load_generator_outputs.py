@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from thunderherd.engine.outputs.parsers import PARSERS, LoadGeneratorOutput, UnreadableError, parsed
 
@@ -149,6 +151,25 @@ def test_each_beginning_of_an_output_is_refused_or_read(name: str) -> None:
         except UnreadableError:
             continue
         assert (found.requests or 0) <= (whole.requests or 0)
+
+
+@given(
+    name=some.sampled_from(sorted(READ)),
+    garbage=some.text(max_size=60),
+    place=some.floats(0, 1),
+    more=some.data(),
+)
+def test_random_damage_is_refused_or_read_within_bounds(
+    name: str, garbage: str, place: float, more: some.DataObject
+) -> None:
+    text = (RECORDED / f"{name}.txt").read_text()
+    at = int(place * len(text))
+    changed = text[:at] + garbage + text[at + more.draw(some.integers(0, 200)) :]
+    with contextlib.suppress(UnreadableError):
+        read = parsed(name.partition("-")[0], changed)
+        assert 0 < read.seconds < 1e18
+        amounts = (read.requests or 0, read.errors, read.bytes or 0, *read.latency.values())
+        assert all(0 <= each <= 1e18 for each in amounts)
 
 
 def test_a_line_of_json_has_counts_and_seconds() -> None:
