@@ -20,7 +20,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers soak fuzz build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers soak fuzz audit build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -52,6 +52,15 @@ fuzz: build ## search for input that breaks a parser, 10 minutes for each target
 	@cd engine && for target in sessions conversations settings csv; do \
 		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(or $(SECONDS),600) || exit; done
+
+audit: build ## licences and origins of the libraries, and their known flaws (needs cargo-deny and pip-audit, and the network)
+	@cargo deny --version >/dev/null 2>&1 || { \
+		echo "thunderherd: missing: cargo-deny; install with: cargo install cargo-deny" >&2; exit 1; }
+	@command -v pip-audit >/dev/null || { \
+		echo "thunderherd: missing: pip-audit; install with: pipx install pip-audit" >&2; exit 1; }
+	@cargo deny $(MANIFEST) --locked check licenses bans sources
+	@cargo deny $(MANIFEST) --locked check advisories
+	@for lock in requirements/*.lock; do pip-audit --strict --requirement $$lock --require-hashes --disable-pip || exit; done
 
 bench-peers: build ## comparisons with other tools: the studies runtimes, nginx, generators and peers (more than an hour; SIZE=quick takes less)
 	@for study in runtimes nginx generators peers; do $(PYTHON) -m thunderherd run $$study --size $(or $(SIZE),full) || exit; done
