@@ -271,6 +271,8 @@ CASES = [
     Case("processors", "CPUs", "good", words=(r"4 usable \(0-3\)",)),
     Case("processors", "CPUs", "notable", {"proc/self/status": status(cpus="2")},
          (r"1 usable \(2\)",)),
+    Case("processors", "CPUs", "good", {f"{CPUS}/online": "0-7\n"}, (r"4 usable \(0-3\) of 8", "cpuset")),
+    Case("processors", "CPUs", "good", {f"{CPUS}/online": "0-3\n"}, (r"4 usable \(0-3\)$",)),
     Case("processors", "hypervisor", "good", words=("none",)),
     Case("processors", "hypervisor", "notable", {**GUEST, "sys/hypervisor/type": "xen\n"}, ("xen", "caches")),
     Case("processors", "hypervisor", "notable", GUEST, ()),

@@ -22,16 +22,22 @@ CPUS = "sys/devices/system/cpu"
 
 
 def cpus(here: Here) -> Iterator[Finding]:
-    """Report how many CPUs this process may use."""
+    """Report how many CPUs this process may use, and how many are kept from it."""
     usable = usable_cpus()
+    online = description.cpu_list(description.text(f"{CPUS}/online")) if exists(f"{CPUS}/online") else usable
     seen = f"{len(usable)} usable ({_ranges(usable)})"
+    means = ""
+    if kept := len(set(online) - set(usable)):
+        seen += f" of {len(usable) + kept}"
+        means = "a cpuset or an affinity (taskset) keeps the others from this process; "
     if len(usable) > 1:
-        yield good("CPUs", seen, "server and clients can have separate CPUs")
+        yield good("CPUs", seen, f"{means}server and clients can have separate CPUs")
     else:
         yield notable(
             "CPUs",
             seen,
-            "server and clients share one CPU: rates include the work of both, and pinning has no effect",
+            f"{means}server and clients share one CPU: rates include the work of both, and pinning has no "
+            "effect",
         )
 
 
