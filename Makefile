@@ -53,7 +53,7 @@ fuzz: build ## search for input that breaks a parser, 10 minutes for each target
 		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(or $(SECONDS),600) || exit; done
 
-audit: build ## licences and origins of the libraries, and their known flaws (needs cargo-deny and pip-audit, and the network)
+audit: prerequisites ## licences and origins of the libraries, and their known flaws (needs cargo-deny and pip-audit, and the network)
 	@cargo deny --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-deny; install with: cargo install cargo-deny" >&2; exit 1; }
 	@command -v pip-audit >/dev/null || { \

@@ -163,7 +163,7 @@ mod tests {
                 messages.push((begin.wrapping_add(next), begin.wrapping_add(next + calls - 1), by_copy));
                 next += calls;
             }
-            // The kernel keeps no order between a connection's retransmissions.
+            // In any order.
             messages.sort_by_cached_key(|_| random.next_u32());
             for (first, last, by_copy) in messages {
                 sender.release(first, last, by_copy);
