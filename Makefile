@@ -42,11 +42,13 @@ test: ## set up, run all tests that CI runs
 bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, gate (an hour; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-soak: build ## hostile clients against every design, and commands killed at random moments (an hour; SECONDS=5 TIMES=20 takes less)
+soak: build ## hostile clients against every design, commands killed at random moments, and a run for two hours (3 hours in all; SECONDS=5 TIMES=20 MINUTES=5 takes less)
 	@$(PYTHON) bench soak --seconds $(or $(SECONDS),60)
 	@$(PYTHON) bench kills --times $(or $(TIMES),100)
+	@$(PYTHON) bench endurance --minutes $(or $(MINUTES),120)
 
-fuzz: build ## search for input that breaks a parser, 10 minutes for each target (needs cargo-fuzz; SECONDS=10 takes less)
+fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (2 hours; needs cargo-fuzz; SECONDS=10 takes less)
+	@$(PYTEST) lab/tests -m fuzz --fuzz-seconds $(or $(SECONDS),600) --numprocesses 2 -o faulthandler_timeout=0 -rP
 	@cargo fuzz --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }
 	@cd engine && for target in sessions conversations settings csv; do \

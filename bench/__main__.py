@@ -1,8 +1,8 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
 docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` and `linking` are no
-studies. Only the proofs, `kills` and `soak` judge; the other parts print figures. Do not compare figures of
-different runs or machines.
+studies. Only the proofs, `kills`, `soak` and `endurance` judge; the other parts print figures. Do not compare
+figures of different runs or machines.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import sys
 
 import counting
+import endurance
 import gating
 import kills
 import layers
@@ -33,17 +34,18 @@ PARTS = {
     "gate": gating,
     "kills": kills,
     "soak": soak,
+    "endurance": endurance,
 }
 
 
-BY_NAME = ("kills", "soak")
+BY_NAME = ("kills", "soak", "endurance")
 """The parts that run only if they are named: they judge, and measure nothing."""
 
 
 def main() -> None:
     """Run the parts that the command line names; exit with 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    usual = f"default: all but {' and '.join(BY_NAME)}"
+    usual = f"default: all but {', '.join(BY_NAME)}"
     parts = parser.add_subparsers(dest="part", metavar="PART", help=usual)
     for name, part in PARTS.items():
         part.options(parts.add_parser(name, help=about(name), description=part.__doc__))
