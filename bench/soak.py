@@ -1,14 +1,15 @@
 """Hostile clients against every design, beside honest ones whose replies must stay right.
 
-Hostile clients send a byte a second, keep connections idle, reset them, half-close them, send heads without
-an end, or never read their reply. Afterwards the server has as many processes and descriptors as before, and
-it stops at once.
+Hostile clients send a byte a second, keep connections idle by the thousand, reset them, half-close them, send
+heads without an end, or never read their reply. The server tallies what it refuses, and none of its processes
+takes more than 32 MB. Afterwards it has as many processes and descriptors as before, and it stops at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import resource
 import socket
 import struct
 import sys
@@ -16,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,12 +28,18 @@ from thunderherd.engine.client import EngineError, Server
 SECONDS = 60.0
 IDLE, HONEST, HOSTILE = 8, 2, 2
 """Connections that are idle; honest clients; hostile clients of each other kind."""
+CROWD = 2000
+"""More idle connections. A design that serves as many clients at a time as it has workers gets none."""
+SELECT, MOST_OF_SELECT = "select(2)", 900
+"""A system call that cannot wait for a descriptor above 1023; so many connections leave some to others."""
+MOST_MEMORY = 32.0
+"""The bound for the memory of each process of a server, MB."""
 BYTES = 1000
 """The size of an honest reply."""
 PATIENCE = 10.0
 """The longest time for an honest reply. An idle client holds a worker of a pool until the idle timeout."""
 IDLE_TIMEOUT = 100_000_000
-"""Nanoseconds. Without it, idle clients hold every worker of a pool for ever."""
+"""Of a pool, nanoseconds. Without it, idle clients hold every worker for ever."""
 OF_A_GROWING_POOL = {"minimum_spare": 5, "maximum_spare": 5, "maintenance": 100_000_000}
 """Such a pool returns to one size only if it may keep no more free workers than it must."""
 LARGE = 2_000_000
@@ -57,14 +64,29 @@ def seconds(given: argparse.Namespace) -> float:
 
 def run(given: argparse.Namespace) -> None:
     """Meet every design with hostile clients, and print what held."""
-    print(f"{'':24} honest replies   slowest   hostile  descriptors  processes  memory   stop", flush=True)
+    print(
+        f"{'':24} honest replies   slowest   idle   hostile   refused  descriptors  processes  memory   stop",
+        flush=True,
+    )
     failed = False
-    for design in chosen_designs(given.designs):
-        faults = list(_soak(design, given.seconds, random.Random(given.seed)))
-        for fault in faults:
-            print(f"{design.name}: {fault}", flush=True)
-        failed |= bool(faults)
+    with _more_files():
+        for design in chosen_designs(given.designs):
+            faults = list(_soak(design, given.seconds, random.Random(given.seed)))
+            for fault in faults:
+                print(f"{design.name}: {fault}", flush=True)
+            failed |= bool(faults)
     sys.exit(failed)
+
+
+@contextmanager
+def _more_files() -> Iterator[None]:
+    """Raise this process's limit of open files while the block runs."""
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
 
 
 @dataclass
@@ -185,7 +207,12 @@ def _client(kind: Kind, met: Met, draw: random.Random) -> None:
 
 
 def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
-    settings = {"idle_timeout": IDLE_TIMEOUT, "largest_resource": LARGE, "drain": 100_000_000}
+    settings = {"largest_resource": LARGE, "drain": 100_000_000}
+    if design.serves_one_by_one:
+        settings["idle_timeout"] = IDLE_TIMEOUT
+    crowd = MOST_OF_SELECT if any(each.name == SELECT for each in design.rests_on) else CROWD
+    if design.serves_one_by_one:
+        crowd = 0
     if OF_A_GROWING_POOL.keys() <= {each.name for each in design.settings}:
         settings |= OF_A_GROWING_POOL
     try:
@@ -195,29 +222,60 @@ def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
             warm = Met(port, time.monotonic() + 0.3)
             _together(warm, draw, [(honest, 1)])
             before = _settled(first, None)
-            met = Met(port, time.monotonic() + length)
-            _together(met, draw, KINDS)
-            peak = max(_memory(pid) for pid in _family(first))
+            with _crowd(port, crowd) as kept:
+                met = Met(port, time.monotonic() + length)
+                _together(met, draw, KINDS)
+                held = len(kept())
             after = _settled(first, before)
             began = time.monotonic()
-            died = server.stop().died
+            summary = server.stop()
             stopped = time.monotonic() - began
     except EngineError as error:
         yield str(error)
         return
     hostile = met.answered.total() - met.answered["honest"]
+    refused = summary.tally.total_errors()
+    peak = summary.max_resident_kib * 1024 / 1e6
     print(
-        f"{design.name:24} {met.answered['honest']:14,} {met.slowest:7.2f} s {hostile:9,} "
-        f"{before[0]:5} {after[0]:5}  {before[1]:4} {after[1]:4} {peak:5.0f} MB {1e3 * stopped:4.0f} ms",
+        f"{design.name:24} {met.answered['honest']:14,} {met.slowest:7.2f} s {held:6,} {hostile:9,} "
+        f"{refused:9,} {before[0]:6} {after[0]:5}  {before[1]:4} {after[1]:4} {peak:5.0f} MB "
+        f"{1e3 * stopped:4.0f} ms",
         flush=True,
     )
     yield from dict.fromkeys(met.wrong)
-    if died:
-        yield f"it {died}"
+    if summary.died:
+        yield f"it {summary.died}"
+    if held < crowd:
+        yield f"of {crowd:,} idle connections it has closed {crowd - held:,}"
+    if not refused:
+        yield "it tallied nothing that it refused"
+    if peak > MOST_MEMORY:
+        yield f"a process took {peak:.0f} MB, more than {MOST_MEMORY:g} MB"
     if after != before:
         yield f"{before[0]} descriptors of {before[1]} processes have become {after[0]} of {after[1]}"
     if not met.answered["honest"]:
         yield "no honest client had a reply"
+
+
+@contextmanager
+def _crowd(port: int, number: int) -> Iterator[Callable[[], list[socket.socket]]]:
+    """Keep so many idle connections while the block runs; what it gets returns those that are open still."""
+
+    def is_open(client: socket.socket) -> bool:
+        try:
+            client.setblocking(False)
+            return bool(client.recv(1))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            for _ in range(number)
+        ]
+        yield lambda: [*filter(is_open, clients)]
 
 
 def _together(met: Met, draw: random.Random, kinds: Sequence[tuple[Kind, int]]) -> None:
@@ -263,12 +321,3 @@ def _descriptors(pid: int) -> int:
     with suppress(OSError):
         return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     return 0
-
-
-def _memory(pid: int) -> float:
-    """Return the most memory that a process had, MB."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1000
-    return 0.0

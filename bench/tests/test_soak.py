@@ -18,7 +18,7 @@ def test_designs_outlast_hostile_clients() -> None:
     printed = bench("soak", *some, "--seconds", "1")
     for name in some:
         (row,) = (line.split() for line in printed.splitlines() if line.startswith(name + " "))
-        assert int(row[1].replace(",", "")) > 0 and int(row[4].replace(",", "")) > 0, printed
+        assert int(row[1].replace(",", "")) > 0 and int(row[5].replace(",", "")) > 0, printed
 
 
 def test_a_server_that_idle_clients_hold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
