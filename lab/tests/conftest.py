@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import re
 import shutil
 import sys
@@ -51,8 +53,41 @@ PLACES = {(TESTS / f"{name}.py").resolve(): place for place, name in enumerate(L
 assert all(path.exists() for path in PLACES), "LONGEST names a file that there is not"
 
 
+EXAMPLES_A_SECOND = 100
+"""About so many examples of a parser hypothesis makes on a small machine."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden pages anew")
+    parser.addoption(
+        "--fuzz-seconds",
+        type=float,
+        default=0.0,
+        help="time of each test marked fuzz (default: some inputs)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if seconds := config.getoption("--fuzz-seconds"):
+        examples = int(EXAMPLES_A_SECOND * seconds)
+        settings.register_profile("long", deadline=None, max_examples=examples, database=None)
+        settings.load_profile("long")
+
+
+@pytest.fixture
+def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[random.Random]]:
+    """Yields the randomness of each input of a test: of so many, or of more with --fuzz-seconds."""
+    seconds = request.config.getoption("--fuzz-seconds")
+
+    def for_inputs(number: int) -> Iterator[random.Random]:
+        ends = time.monotonic() + seconds
+        for made in itertools.count():
+            if made >= number and time.monotonic() >= ends:
+                print(f"{made:,} inputs")
+                return
+            yield random.Random(f"{request.node.name} {made}")
+
+    return for_inputs
 
 
 @pytest.fixture

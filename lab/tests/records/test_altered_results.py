@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made.paths import TESTS
 from made.stand_in import answered
+
+from thunderherd.engine.client import Server
 
 COMMANDS = (("table",), ("summary",), ("table", "--pairs"), ("plot",))
 ALTERATIONS = 12
@@ -57,9 +60,14 @@ def altered(data: Any, draw: random.Random) -> str:
     return text
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", ["run.json", "summary.json", "trials.jsonl"])
 def test_altered_results_are_shown_or_refused(
-    name: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    kept: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    draws: Callable[[int], Iterator[random.Random]],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
@@ -70,11 +78,31 @@ def test_altered_results_are_shown_or_refused(
     (run / name).unlink()
     first, *rest = (kept / name).read_text().splitlines() if name.endswith("l") else ["", ""]
     data = json.loads(first if name.endswith("l") else (kept / name).read_text())
-    draw = random.Random(name)
-    for _ in range(ALTERATIONS):
+    for draw in draws(ALTERATIONS):
         text = altered(data, draw)
         (run / name).write_text("\n".join([text, *rest, ""]) if name.endswith("l") else text)
         for command, *options in COMMANDS:
             done = answered(command, str(run), *options)
             assert "\x1b[31m" not in done.stdout + done.stderr, text
             assert done.returncode == 0 or done.stderr.startswith("thunderherd: "), (command, done, text)
+
+
+@pytest.mark.fuzz
+def test_an_altered_file_of_a_load_is_merged_or_refused(
+    real_engine: Path, tmp_path: Path, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    with Server("epoll", workload="bytes") as server:
+        words = ("--load", "open", "--duration", "300ms", "--rate", "300", "--json")
+        done = subprocess.run(
+            [real_engine, "load", "bytes", "--connect", server.ready.address, *words],
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    (line,) = (json.loads(each) for each in done.stdout.splitlines() if '"line":"load"' in each)
+    files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    files[0].write_text(done.stdout)
+    for draw in draws(ALTERATIONS):
+        text = altered(line, draw)
+        files[1].write_text(text)
+        answer = answered("merge", *map(str, files))
+        assert "\x1b[31m" not in answer.stdout + answer.stderr, text
+        assert answer.returncode in (0, 1) or answer.stderr.startswith("thunderherd: "), (answer, text)

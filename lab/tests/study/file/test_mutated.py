@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,16 +48,22 @@ def mutated(text: str, draw: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize(
     "name", ["unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4", "open-loop"]
 )
-def test_a_damaged_study_is_loaded_or_refused(name: str, some_catalogue: Catalogue, tmp_path: Path) -> None:
+def test_a_damaged_study_is_loaded_or_refused(
+    name: str,
+    some_catalogue: Catalogue,
+    tmp_path: Path,
+    draws: Callable[[int], Iterator[random.Random]],
+) -> None:
     (path,) = FOLDER.rglob(f"{name}.toml")
     for each in path.parent.iterdir():
         if each.is_file() and each.suffix in (".csv", ".toml"):
             shutil.copy2(each, tmp_path)
-    text, draw = path.read_text(), random.Random(name)
-    for _ in range(MUTANTS):
+    text = path.read_text()
+    for draw in draws(MUTANTS):
         mutant = mutated(text, draw)
         (tmp_path / path.name).write_text(mutant, encoding="utf-8", errors="surrogatepass")
         try:
