@@ -51,6 +51,8 @@ struct State {
     limit: u64,
     /// Time since which the server waits for its client (CLOCK_MONOTONIC, nanoseconds), or [`SERVED`].
     since: AtomicU64,
+    /// That time, as the last look found it too long ago.
+    suspected: AtomicU64,
 }
 
 /// The connection is being served.
@@ -63,7 +65,7 @@ impl Watch {
     /// Watches the socket of a connection that may be idle for this long. Without a thread nothing is closed.
     pub fn new(socket: RawFd, limit: Duration) -> Self {
         let limit = limit.as_nanos() as u64;
-        let state = Arc::new(State { socket, limit, since: AtomicU64::new(now()) });
+        let state = Arc::new(State { socket, limit, since: AtomicU64::new(now()), suspected: AtomicU64::new(SERVED) });
         let mut watched = watched();
         if watched.process != Some(getpid()) {
             // The connections of the parent are its own.
@@ -110,10 +112,12 @@ fn look() {
     loop {
         let mut nap = LONGEST_NAP;
         let at = now();
-        for State { socket, limit, since } in watched().connections.iter().map(AsRef::as_ref) {
+        for State { socket, limit, since, suspected } in watched().connections.iter().map(AsRef::as_ref) {
+            let since = since.load(Relaxed);
             // Being served is later than any time.
-            let idle = at.saturating_sub(since.load(Relaxed));
-            if idle >= *limit && !has_unread(*socket) {
+            let idle = at.saturating_sub(since);
+            // The second look gives a server that had no CPU time the chance to see a request that its ring has received.
+            if idle >= *limit && !has_unread(*socket) && suspected.swap(since, Relaxed) == since {
                 // An error means that the peer has reset the connection.
                 let _ = shutdown(*socket, Shutdown::Both);
             }

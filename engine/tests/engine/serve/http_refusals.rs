@@ -100,7 +100,7 @@ fn an_idle_client_leaves_after_the_idle_timeout() {
 /// A server that gets no CPU time for longer than the limit must not take its clients for idle.
 #[test]
 fn a_request_that_waits_for_a_late_server_is_answered() {
-    for design in ["iterative", "thread_per_client", "epoll", "tokio", "polling"] {
+    for design in ["iterative", "thread_per_client", "epoll", "tokio", "polling", "io_uring"] {
         let server = Server::start(design, "http", &["--bytes", "4", "--idle-timeout", "1s"]);
         let frozen_in_time = || {
             let began = Instant::now();
