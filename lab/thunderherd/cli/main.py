@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -88,7 +89,7 @@ TAKES_SETTINGS = {"ignore_unknown_options": True}
 """The context of a command that takes any setting as an option."""
 
 for each in COMMANDS:
-    takes_any = TAKES_SETTINGS if each in (compare, gate) else None
+    takes_any = TAKES_SETTINGS if each in (compare, gate, baseline) else None
     app.command(each.__name__.rstrip("_"), context_settings=takes_any)(each)
 for engine_command in (serve, load, count):
     app.command(cls=EngineCommand, add_help_option=False)(engine_command)
@@ -102,12 +103,27 @@ def main() -> NoReturn:
     arguments = sys.argv[1:]
     _with_standard_streams()
     try:
-        sys.exit(run_command(arguments))
+        status = run_command(arguments)
     except Exception:
-        if not _is_gate(arguments):
-            raise
-        sys.excepthook(*sys.exc_info())
-        sys.exit(OWN_FAILURE)
+        # A bug, whose stack trace is of use.
+        with suppress(OSError):
+            sys.excepthook(*sys.exc_info())
+        status = OWN_FAILURE if _is_gate(arguments) else FAILED
+    sys.exit(_with_output_written(status, arguments))
+
+
+def _with_output_written(status: int, arguments: Sequence[str]) -> int:
+    """Write what is still buffered, and return the exit status: a failure if there is no room for it.
+
+    Python would try that again at its end, and exit with 120.
+    """
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            status = max(status, OWN_FAILURE if _is_gate(arguments) else FAILED)
+    return status
 
 
 @cache
@@ -202,14 +218,17 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
 
 def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:
     """Print each problem on a line of stderr and its hint on the next; with `--json` also JSON on stdout."""
-    for each in problems:
-        # Names come from files of others: what a terminal would obey is not printed.
-        for line in each.line.splitlines() or [""]:
-            print(f"{PROGRAM}: {printable(line.strip())}", file=sys.stderr)
-        if each.hint:
-            print(f"hint: {printable(' '.join(each.hint.split()))}", file=sys.stderr)
+    # If stderr itself is full, the status has to do.
+    with suppress(OSError):
+        for each in problems:
+            # Names come from files of others: what a terminal would obey is not printed.
+            for line in each.line.splitlines() or [""]:
+                print(f"{PROGRAM}: {printable(line.strip())}", file=sys.stderr)
+            if each.hint:
+                print(f"hint: {printable(' '.join(each.hint.split()))}", file=sys.stderr)
     if as_json:
-        print(json.dumps({"errors": [asdict(each) for each in problems]}, indent=2))
+        with suppress(OSError):
+            print(json.dumps({"errors": [asdict(each) for each in problems]}, indent=2))
     return status
 
 
