@@ -124,6 +124,9 @@ def _not_json(files: dict[str, bytes]) -> None:
         (_listed_twice, "capsule.altered"),
         (_huge, "capsule.too_large"),
         (_not_json, "capsule.other_version"),
+        (_listed("run.json/inside"), "capsule.damaged"),
+        (_listed("study/a.toml/b"), "capsule.damaged"),
+        (_listed("a" * 300), "capsule.damaged"),
         (lambda files: files.pop(MANIFEST) and None, "capsule.no_manifest"),
     ],
 )
@@ -214,6 +217,7 @@ def test_another_file_is_refused(content: bytes, tmp_path: Path) -> None:
     assert refused(unpack, tmp_path, tmp_path / "out")[0].code == "capsule.no_file"
 
 
+@pytest.mark.fuzz
 @given(some.binary(max_size=200), some.integers(0, 4000), some.integers(1, 200))
 def test_random_damage_is_refused_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, garbage: bytes, place: int, length: int

@@ -16,6 +16,7 @@ from made.small_studies import head
 from thunderherd.capsule.container import Manifest, pack, unpack
 from thunderherd.capsule.machines import changes, machine_differences
 from thunderherd.capsule.replay import recomputed
+from thunderherd.capsule.verdicts import Compared, reproduced
 from thunderherd.claims.claim_file import load_claims
 from thunderherd.engine.client import catalogue
 from thunderherd.run.follow import NOT_KEPT
@@ -152,9 +153,53 @@ def test_it_is_measured_again_with_its_seed(packed: Path) -> None:
     ended = thunderherd(packed, "replay", "run.thd", "--measure", "--out", "again")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads((packed / "again/run.json").read_text())["seed"] == 5
-    assert "verdicts held" in ended.stdout
+    assert "Reproduced with the study of the capsule" in ended.stdout
     compared = thunderherd(packed, "diff", "run.thd", "again")
     assert compared.returncode == 0 and "Settings: no differences" in compared.stdout
+
+
+@pytest.mark.parametrize(
+    ("pairs", "answer"),
+    [
+        ([("b wins", "b wins"), ("undecided", "b wins")], "Reproduced"),
+        ([("b wins", "b wins"), ("b wins", "a wins")], "Not reproduced"),
+        ([("undecided", "undecided"), ("not testable here", "b wins")], "Undecided"),
+        ([(None, "b wins")], "Undecided"),
+        ([], "Undecided"),
+    ],
+)
+def test_a_result_is_reproduced_if_verdicts_held_and_none_did_not(
+    pairs: list[tuple[str | None, str | None]], answer: str
+) -> None:
+    found = [Compared(str(number), *pair) for number, pair in enumerate(pairs)]
+    assert reproduced(found).startswith(f"{answer} with the study")
+
+
+def test_a_summary_that_was_altered_fails_although_it_is_measured_again(packed: Path, tmp_path: Path) -> None:
+    manifest = unpack(packed / "run.thd", tmp_path / "run")
+    path = tmp_path / "run/summary.json"
+    summary = json.loads(path.read_text())
+    summary["contenders"][0]["metrics"]["server_cpu_per_connection"]["value"] *= 3
+    path.write_text(json.dumps(summary))
+    files = {each.path: tmp_path / "run" / each.path for each in manifest.files}
+    pack(files, Manifest(version="0.0.1", study="packed", engine={}, files=[]), tmp_path / "altered.thd")
+    ended = thunderherd(tmp_path, "replay", "altered.thd", "--measure", "--out", "again")
+    assert ended.returncode == 1 and "1 differ" in ended.stdout, ended.stdout + ended.stderr
+    assert "version 0.0.1" in ended.stdout
+
+
+def test_a_file_of_this_machine_is_not_sent(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("bytes\n4\n8\n")
+    manifest = unpack(packed / "run.thd", tmp_path / "run")
+    study = tmp_path / "run/study/packed.toml"
+    sizes = f'sizes = "{catalogue().file_prefix}{tmp_path / "mine.csv"}"'
+    assert "bytes = 4000" in study.read_text()
+    study.write_text(study.read_text().replace("bytes = 4000", sizes))
+    files = {each.path: tmp_path / "run" / each.path for each in manifest.files}
+    pack(files, Manifest(version="1", study="packed", engine={}, files=[]), tmp_path / "evil.thd")
+    ended = thunderherd(tmp_path, "replay", "evil.thd", "--measure", "--out", "again")
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "replay.file_outside" in ended.stderr and not (tmp_path / "again").exists()
 
 
 def test_commands_of_a_stranger_run_only_if_allowed(tmp_path: Path) -> None:

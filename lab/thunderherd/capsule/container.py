@@ -127,10 +127,14 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
     except DAMAGED as error:
         raise _damaged(capsule, error) from None
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno not in NAMES_AT_ODDS:
             raise
         raise _damaged(capsule, error) from None
     return manifest
+
+
+NAMES_AT_ODDS = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""Errors of a capsule with a file `a` and a file `a/b`, or with names that no file system has."""
 
 
 def _manifest(archive: zipfile.ZipFile, capsule: Path) -> Manifest:

@@ -117,8 +117,22 @@ def measured_again(
             hint=f"read {file.name} in it; then give --allow-commands",
             where="replay",
         )
+    _check_files(study, directory)
     summary = run_study(for_claims(study), out, seed=saved.run.seed, command=command)
     return summary, saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
+
+
+def _check_files(study: Study, directory: Path) -> None:
+    """Refuse a study that reads files of this machine: a load would send them, and the run keep them."""
+    for each in study.contenders:
+        for name, path in each.load.named_files.items():
+            if directory.resolve() not in (each.load.folder / path).resolve().parents:
+                raise UserError(
+                    f"{name} names a file outside of the capsule: {path}",
+                    code="replay.file_outside",
+                    hint="it cannot be measured again; without --measure it is computed again",
+                    where="replay",
+                )
 
 
 def _put_recordings_back(directory: Path, saved: SavedRun, folder: Path) -> None:

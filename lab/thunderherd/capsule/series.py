@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from thunderherd.errors import UserError
@@ -30,7 +31,7 @@ def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
     UserError
         No series has a value in each run.
     """
-    ordered = sorted(runs, key=lambda each: each.run.started)
+    ordered = sorted(runs, key=_start)
     rows = [(each, _figures(each)) for each in ordered]
     names = [name for name in rows[0][1] if all(name in figures for _, figures in rows)]
     if not names:
@@ -42,11 +43,24 @@ def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
         )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([TIME, RUN, *names])
+    writer.writerow([TIME, RUN, *map(no_formula, names)])
     for each, figures in rows:
         name = no_formula(each.path.name)
         writer.writerow([each.run.started, name, *(figures[name] for name in names)])
-    return text.getvalue(), names
+    return text.getvalue(), [*map(no_formula, names)]
+
+
+def _start(run: SavedRun) -> float:
+    """Return when a run started; raise `UserError` if that is no time."""
+    try:
+        return datetime.fromisoformat(run.run.started).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UserError(
+            f"'{run.run.started[:40]}' is no time",
+            code="export.no_time",
+            hint="leave this run out: its run.json was altered",
+            where=str(run.path),
+        ) from None
 
 
 def _figures(run: SavedRun) -> dict[str, float]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import words_of
 
-__all__ = ["Compared", "compared", "named_figures", "named_verdicts"]
+__all__ = ["DID_NOT_HOLD", "Compared", "compared", "named_figures", "named_verdicts", "reproduced"]
 
+HELD, DID_NOT_HOLD, OPEN, MISSING = "held", "did not hold", "undecided", "missing"
+"""What a verdict can be in another run."""
 UNDECIDED = ("undecided", "not testable here")
 
 
@@ -23,12 +25,24 @@ class Compared:
 
     @property
     def outcome(self) -> str:
-        """`held`, `did not hold`, `undecided`, or `missing`."""
+        """Return what the verdict is in the other run."""
         if self.before is None or self.now is None:
-            return "missing"
-        if self.before == self.now:
-            return "held"
-        return "undecided" if self.now in UNDECIDED or self.before in UNDECIDED else "did not hold"
+            return MISSING
+        if self.now in UNDECIDED or self.before in UNDECIDED:
+            return OPEN
+        return HELD if self.before == self.now else DID_NOT_HOLD
+
+
+def reproduced(found: Sequence[Compared]) -> str:
+    """Return whether another run of the same study has the same verdicts, in a sentence."""
+    held, failed, undecided, missing = (
+        sum(each.outcome == name for each in found) for name in (HELD, DID_NOT_HOLD, OPEN, MISSING)
+    )
+    answer = "Not reproduced" if failed else "Reproduced" if held else "Undecided"
+    return (
+        f"{answer} with the study of the capsule: {held} of {len(found)} verdicts held, {failed} did not, "
+        f"{undecided} are undecided in a run, {missing} are in one run alone"
+    )
 
 
 def named_verdicts(summary: Summary) -> dict[str, str]:
