@@ -9,11 +9,17 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
+from made.summaries.trials import made_trial
 
+from thunderherd.gate.baseline import Baseline, compare_with
+from thunderherd.records.directory import SavedRun
 from thunderherd.statistics.two_samples import p_not_less, shift
+from thunderherd.study.loading import Study
 
 RUNS = Path(__file__).parents[1] / "golden" / "runs"
 
@@ -32,11 +38,57 @@ def test_a_later_session_is_compared_relative_to_the_reference(tmp_path: Path) -
     saved = thunderherd(tmp_path, "baseline", *words)
     assert saved.returncode == 0, saved.stderr
     assert "first" in thunderherd(tmp_path, "baseline", "list").stdout
-    ended = thunderherd(tmp_path, "baseline", "compare", "first", "--json")
+    ended = thunderherd(tmp_path, "baseline", "compare", "first", "--json", "--out", "later")
     assert ended.returncode in (0, 1, 125), ended.stderr
+    study = tmp_path / "data/thunderherd/baselines/first/run/baseline.toml"
+    assert (tmp_path / "later/baseline.toml").read_text() == study.read_text(), "the same rate and CPUs"
+    assert not (tmp_path / "later/pilot").exists()
     found = json.loads(ended.stdout)
     assert {"not slower": 0, "slower": 1, "undecided": 125}[found["verdict"]] == ended.returncode
     assert all(row["drift_percent"] for row in found["rows"])
+
+
+CPU, LATENCY = "server_cpu_per_request", "latency_p50_seconds"
+
+
+def session(study: Study, seed: int, slower: float) -> SavedRun:
+    """A session of a server that is so much slower, beside its reference.
+
+    At the common rate, costs are ten times those of the closed loop, and the latency is another one.
+    """
+    generator = np.random.default_rng(seed)
+    names = [f"{name}{place}" for name in ("head", "base") for place in ("", "@common_rate=4000")]
+    trials = []
+    for block in range(1, 31):
+        for name in generator.permutation(names):
+            cost = (slower if name.startswith("head") else 1.0) * float(np.exp(generator.normal(0, 0.005)))
+            at_rate = 10.0 if "@" in name else 1.0
+            figures = {CPU: 4e-6 * cost * at_rate, LATENCY: 1e-4 * cost / at_rate}
+            update = {"contender": str(name), "metrics": figures}
+            trials.append(made_trial(study, "prefork", block).model_copy(update=update))
+    counted = SimpleNamespace(trials=SimpleNamespace(accepted_blocks=[*range(1, 31)]))
+    return cast(SavedRun, SimpleNamespace(trials=trials, summary=counted))
+
+
+@pytest.mark.parametrize(
+    ("slower", "verdict"), [(1.0, "not slower"), (1.04, "not slower"), (1.2, "slower"), (0.8, "not slower")]
+)
+@pytest.mark.parametrize("reference", ["prefork", None])
+def test_two_sessions_are_compared_in_the_same_place(
+    slower: float, verdict: str, reference: str | None, small_study: Study
+) -> None:
+    """Trials have a random order in each session, so the first one says nothing."""
+    kept = Baseline(
+        name="a", server="epoll", reference=reference, criteria={CPU: 5.0, LATENCY: 5.0}, workload=None,
+        settings=[], lab=[], budget="1min", directory=".", saved="2026",
+    )  # fmt: skip
+    for seed in range(8):
+        found = compare_with(kept, session(small_study, seed, 1.0), session(small_study, 90 + seed, slower))
+        for each in found:
+            assert each.verdict == verdict, each
+            assert each.slowdown_percent is not None
+            assert each.slowdown_percent.value == pytest.approx(100 * (slower - 1), abs=1)
+            assert (each.drift_percent is None) == (reference is None)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +102,9 @@ def test_a_later_session_is_compared_relative_to_the_reference(tmp_path: Path) -
         (("save", "first", "epoll", "--across-sessions"), "baseline.option_of_another_action"),
         (("list", "--json"), "baseline.option_of_another_action"),
         (("list", "first"), "baseline.words"),
+        (("compare", "first", "--think", "50us"), "baseline.option_of_another_action"),
+        (("compare", "first", "-c", "4"), "baseline.option_of_another_action"),
+        (("save", "first", "epoll", "--no-such-setting", "4"), "compare.unknown_setting"),
     ],
 )
 def test_a_mistake_is_no_verdict(tmp_path: Path, words: tuple[str, ...], code: str) -> None:
@@ -95,6 +150,13 @@ def test_runs_become_a_series_with_the_test_of_otava(tmp_path: Path) -> None:
     (tmp_path / "less/summary.json").write_text(json.dumps({**with_less, "contenders": []}))
     ended = thunderherd(tmp_path, "export", "run", "less", "--otava", "none.csv")
     assert ended.returncode == 2 and "export.nothing_in_common" in ended.stderr
+    # Two runs an hour apart, of which the later has the earlier local time.
+    for name, started in (("run", "2026-10-25T02:30:00+02:00"), ("less", "2026-10-25T02:10:00+01:00")):
+        of_run = {**json.loads((tmp_path / "run/run.json").read_text()), "started": started}
+        (tmp_path / name / "run.json").write_text(json.dumps(of_run))
+    (tmp_path / "less/summary.json").write_text(json.dumps(summary))
+    assert thunderherd(tmp_path, "export", "less", "run", "--otava", "hour.csv").returncode == 0
+    assert [row["run"] for row in csv.DictReader((tmp_path / "hour.csv").open())] == ["run", "less"]
     (test,) = json.loads((tmp_path / "series.csv.yaml").read_text())["tests"].values()
     assert [test["time_column"], *test["attributes"], *test["metrics"]] == [*row]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,9 @@ import typer
 
 from thunderherd.cli.options import (
     AsJson,
+    Clients,
     Out,
+    ReplySize,
     ResultsDirectory,
     check_output,
     check_room,
@@ -23,6 +26,7 @@ from thunderherd.errors import UserError
 from thunderherd.text.printable import printable
 
 if TYPE_CHECKING:
+    from thunderherd.capsule.container import Manifest
     from thunderherd.capsule.verdicts import Compared
     from thunderherd.gate.baseline import Session
     from thunderherd.records.directory import SavedRun
@@ -78,6 +82,7 @@ def replay(
     To replicate them is to measure without the capsule. The exit status is 1 if something differs.
     """
     from thunderherd.capsule.replay import measured_again, recomputed
+    from thunderherd.capsule.verdicts import DID_NOT_HOLD, reproduced
     from thunderherd.records.directory import default_directory, load
 
     if (allow_commands or out is not None) and not measure:
@@ -87,7 +92,7 @@ def replay(
             hint="add --measure",
             where="replay",
         )
-    with _unpacked(file) as directory:
+    with _unpacked(file) as (directory, manifest):
         saved, again = recomputed(directory)
         assert saved.summary is not None
         differing = [each for each in again if each.before != each.now]
@@ -97,24 +102,19 @@ def replay(
         )
         _print_verdicts(differing[:MOST_DIFFERENCES])
         _print_rest(differing)
+        if manifest.version != (here := version("thunderherd")):
+            print(f"Note: the capsule was made with version {manifest.version}; this is {here}")
         if not measure:
             return FAILED if differing else 0
         check_room()
-        here = out or default_directory(f"replay-{saved.summary.study.name}")
-        summary, _, found = measured_again(directory, here, command_line(), allow_commands=allow_commands)
+        place = out or default_directory(f"replay-{saved.summary.study.name}")
+        summary, _, found = measured_again(directory, place, command_line(), allow_commands=allow_commands)
         if status := status_of_run(summary, "replay"):
             return status
         _print_verdicts(found)
-        counts = {name: sum(each.outcome == name for each in found) for name in OUTCOMES}
-        print(
-            f"Reproduced with the study of the capsule: {counts['held']} of {len(found)} verdicts held, "
-            f"{counts['did not hold']} did not, {counts['undecided']} are undecided in one run"
-        )
-        _print_machines(saved, load(here))
-        return FAILED if counts["did not hold"] else 0
-
-
-OUTCOMES = ("held", "did not hold", "undecided", "missing")
+        print(reproduced(found))
+        _print_machines(saved, load(place))
+        return FAILED if differing or any(each.outcome == DID_NOT_HOLD for each in found) else 0
 
 
 def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
@@ -175,13 +175,15 @@ def baseline(
         str | None,
         typer.Option("--workload", metavar="NAME", help="With save, the workload (default bytes)."),
     ] = None,
+    clients: Clients = None,
+    size: ReplySize = None,
     as_json: AsJson = False,
     out: Out = None,
 ) -> int:
     """Compare a server with an earlier session.
 
-    save measures a server and keeps the result; compare measures it again, and its exit status is that of
-    `gate`: 0 not slower, 1 slower, 125 undecided.
+    save measures a server and keeps the result, in the place of one of the same name; compare measures it
+    again, and its exit status is that of `gate`: 0 not slower, 1 slower, 125 undecided.
 
     Example: thunderherd baseline save monday './server {port}' --reference epoll
     """
@@ -190,8 +192,16 @@ def baseline(
     if action != "list":
         check_room()
     given = words or []
+    named = {"clients": clients, "bytes": size}
     options: dict[str, dict[str, object]] = {
-        "save": {"--reference": reference, "--margin": margin, "--budget": budget, "--workload": workload},
+        "save": {
+            "--reference": reference,
+            "--margin": margin,
+            "--budget": budget,
+            "--workload": workload,
+            **{f"--{name}": text for name, text in named.items()},
+            **({} if action == "save" else {word: word for word in given if word.startswith("-")}),
+        },
         "compare": {"--across-sessions": across_sessions or None, "--json": as_json or None, "--out": out},
     }
     for of, values in options.items():
@@ -210,6 +220,7 @@ def baseline(
             print(f"{each.name}  {each.saved[:10]}  {each.server} {beside}")
         return 0
     if action == "save":
+        given += [f"--{name}={text}" for name, text in named.items() if text is not None]
         return _save(given, reference, margin or "5%", budget or "1min", workload)
     if action == "compare":
         return _compare(given, out, across_sessions=across_sessions, as_json=as_json)
@@ -259,7 +270,7 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
     from thunderherd.capsule.machines import changes
     from thunderherd.gate.baseline import RUN, SESSION, compare_with, folder_of, measured, read_baseline
     from thunderherd.gate.verdict import EXIT_STATUS, together
-    from thunderherd.records.directory import load
+    from thunderherd.records.directory import default_directory, load
 
     if len(words) != 1:
         raise UserError(
@@ -277,7 +288,8 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
             where=f"baseline: {kept.name}",
         )
     then = load(folder_of(kept.name) / RUN / SESSION)
-    now = measured(kept, out, command_line())
+    place = out or default_directory("baseline")
+    now = measured(kept, place, command_line(), folder_of(kept.name) / RUN)
     found = compare_with(kept, then, now)
     verdict = together([each.verdict for each in found])
     changed = changes(then.run.machine, now.run.machine)
@@ -336,6 +348,7 @@ def export(
 ) -> None:
     """Write the figures of several runs as a series."""
     from thunderherd.capsule.series import as_csv, otava_test
+    from thunderherd.files import write_text
     from thunderherd.records.directory import load
 
     check_output("export", "--otava", otava)
@@ -343,7 +356,8 @@ def export(
     text, metrics = as_csv(saved)
     otava.write_text(text, encoding="utf-8")
     test = otava.with_name(f"{otava.name}.yaml")
-    test.write_text(otava_test(otava, metrics), encoding="utf-8")
+    # Nobody typed this name, so a link is not followed.
+    write_text(test, otava_test(otava, metrics))
     print(f"{otava}: {len(saved)} runs, {len(metrics)} series that each run has; {test}: the test for Otava")
 
 
@@ -353,17 +367,16 @@ def _opened(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
     else:
-        with _unpacked(path) as directory:
+        with _unpacked(path) as (directory, _):
             yield directory
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
+def _unpacked(path: Path) -> Iterator[tuple[Path, Manifest]]:
     from thunderherd.capsule.container import unpack
 
     with tempfile.TemporaryDirectory(prefix="thunderherd-capsule-") as folder:
-        unpack(path, Path(folder))
-        yield Path(folder)
+        yield Path(folder), unpack(path, Path(folder))
 
 
 def _print_verdicts(found: Sequence[Compared]) -> None:

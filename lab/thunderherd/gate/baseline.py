@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.gate.request import BASE, HEAD, Criterion, GateRequest
-from thunderherd.gate.study import GateStudies
+from thunderherd.gate.study import GateStudies, is_latency
 from thunderherd.gate.verdict import NOT_SLOWER, SLOWER, UNDECIDED, Outcome
 from thunderherd.judge.summary.block_rejection import blocks_of
 from thunderherd.judge.summary.pair_summaries import columns_of
@@ -31,8 +31,10 @@ from thunderherd.records.cache import own_folder
 from thunderherd.records.directory import SavedRun, load
 from thunderherd.records.summary import Estimate, Record
 from thunderherd.search.compare import prepared
-from thunderherd.search.written_study import SIZE
+from thunderherd.search.stages import Stages
+from thunderherd.search.written_study import SIZE, Tables
 from thunderherd.statistics.two_samples import p_not_less, shift
+from thunderherd.toml.file import TomlFile
 
 __all__ = ["Baseline", "Session", "baselines", "compare_with", "folder_of", "save"]
 
@@ -141,9 +143,35 @@ def request_of(baseline: Baseline, out: Path | None, words: Sequence[str]) -> Ga
     )
 
 
-def measured(baseline: Baseline, out: Path | None, words: Sequence[str]) -> SavedRun:
-    """Measure a session of a baseline, for its whole budget; return the run."""
-    ready = prepared(GateStudies(request_of(baseline, out, words), catalogue()))
+def measured(baseline: Baseline, out: Path, words: Sequence[str], earlier: Path | None = None) -> SavedRun:
+    """Measure a session of a baseline, for its whole budget; return the run.
+
+    Without an `earlier` session, a pilot chooses the rate, the division of the CPUs and so on. A later
+    session has the study of the earlier one: at another rate a slower server could look as fast.
+    Raise `UserError` if nothing is measured.
+    """
+    studies = GateStudies(request_of(baseline, out, words), catalogue())
+    if earlier is None:
+        tables, stages, seed = _first(studies, baseline)
+    else:
+        tables = TomlFile(earlier / f"{SESSION}.toml").data
+        stages, seed = Stages(studies.request, studies.catalogue, out, SESSION, studies.typed()), None
+        stages.check_place()
+    stages.run(SESSION, tables, seed)
+    session = load(stages.directory / SESSION)
+    if session.summary is None or not any(each.metrics for each in session.summary.contenders):
+        raise UserError(
+            "nothing was measured",
+            code="baseline.nothing_measured",
+            hint=f"`thunderherd table {stages.directory / SESSION}` shows the trials",
+            where="baseline",
+        )
+    return session
+
+
+def _first(studies: GateStudies, baseline: Baseline) -> tuple[Tables, Stages, int | None]:
+    """Return the study of a first session, after its pilot."""
+    ready = prepared(studies)
     budget = ready.tables["sizes"][SIZE]["budget"]
     # For the whole budget: a session is not judged by itself, so nothing may end it early.
     tables = {
@@ -154,8 +182,7 @@ def measured(baseline: Baseline, out: Path | None, words: Sequence[str]) -> Save
         tables["contenders"] = [each for each in tables["contenders"] if each["name"] == HEAD]
         for sweep in tables.get("sweeps", ()):
             sweep["contenders"] = [HEAD]
-    ready.stages.run(SESSION, tables, ready.seed)
-    return load(ready.stages.directory / SESSION)
+    return tables, ready.stages, ready.seed
 
 
 def save(baseline: Baseline, words: Sequence[str]) -> Path:
@@ -164,14 +191,7 @@ def save(baseline: Baseline, words: Sequence[str]) -> Path:
     unfinished = folder.with_name(f".{baseline.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    session = measured(baseline, unfinished / RUN, words)
-    if session.summary is None or not any(each.metrics for each in session.summary.contenders):
-        raise UserError(
-            "nothing was measured, so there is nothing to keep",
-            code="baseline.nothing_measured",
-            hint=f"`thunderherd table {unfinished / RUN / SESSION}` shows the trials",
-            where="baseline",
-        )
+    measured(baseline, unfinished / RUN, words)
     kept = baseline.model_copy(update={"saved": datetime.now().astimezone().isoformat(timespec="seconds")})
     (unfinished / ABOUT).write_text(kept.model_dump_json(indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
@@ -211,12 +231,14 @@ def _session(metric: str, margin: float, baseline: Baseline, then: SavedRun, now
 
 
 def _logarithms(run: SavedRun, base: str, metric: str) -> dict[int, float]:
-    """Return the logarithm of a metric in each block that counts."""
+    """Return the logarithm of a metric in each block that counts.
+
+    A latency is that at the common rate, every other metric that of the closed loop, if there are both.
+    """
     accepted = run.summary.trials.accepted_blocks if run.summary else []
     blocks = [each for each in blocks_of(run.trials) if each.number in accepted]
-    for name in dict.fromkeys(trial.contender for trial in run.trials):
-        if name.partition("@")[0] != base:
-            continue
+    names = {trial.contender for trial in run.trials if trial.contender.partition("@")[0] == base}
+    for name in sorted(names, key=lambda each: ("@" in each) != is_latency(metric)):
         own = [each for each in blocks if each.succeeded(name)]
         column = columns_of([each.trials[name] for each in own]).get(metric, [])
         found = {
