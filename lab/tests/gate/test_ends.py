@@ -42,6 +42,11 @@ QUICK = (
     "--budget",
     "15s",
     "--no-conform",
+    # Other tests keep the CPUs busy.
+    "--set",
+    "noise.foreign=100%",
+    "--set",
+    "noise.steal=100%",
     "--metric",
     "server_cpu_per_request",
 )
@@ -171,6 +176,37 @@ def test_failures_end_with_128(what: str, here: Path) -> None:
     assert "Traceback" not in ended.stderr and "thunderherd: " in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "full", "status"),
+    [
+        (("gate", "--help"), "stdout", 128),
+        (("gate", *pair("a", "b"), "--json"), "stdout", 128),
+        (("gate", *pair("a", "b")), "stderr", 128),
+        (("baseline", "--help"), "stdout", 128),
+        (("baseline", "forget"), "stderr", 128),
+        (("list",), "stdout", 1),
+        (("--version",), "stdout", 1),
+        (("no-such-command",), "stderr", 2),
+        (("list",), "stderr", 0),
+    ],
+)
+def test_output_that_finds_no_room_is_a_failure_of_the_command(
+    words: tuple[str, ...], full: str, status: int, here: Path
+) -> None:
+    """Python flushes its output once more at its end, and would exit with 120."""
+    own = {**os.environ, "XDG_DATA_HOME": str(here / "data")}
+    own.pop("PYTHONUNBUFFERED", None)
+    command = [sys.executable, "-m", "thunderherd", *words]
+    with Path("/dev/full").open("w") as device:
+        ended = subprocess.run(
+            command, cwd=here, env=own, text=True, check=False, timeout=60,
+            stdout=device if full == "stdout" else subprocess.PIPE,
+            stderr=device if full == "stderr" else subprocess.PIPE,
+        )  # fmt: skip
+    assert ended.returncode == status, ended
+    assert "Traceback" not in (ended.stderr or "")
+
+
 def test_a_server_that_dies_later_ends_with_128(here: Path) -> None:
     """The pilot starts head a few times; from then on it does not start."""
     starts = "n=$(cat starts 2>/dev/null || echo 0); echo $((n + 1)) >starts; [ $n -lt 3 ]"
@@ -193,6 +229,28 @@ command = ["PYTHON", "server.py", "{port}", "0.0003"''',
     found = json.loads(ended.stdout)
     assert (found["base"], found["head"], found["verdict"]) == ("old", "new", "slower")
     assert [(each["sweep"], each["point"]) for each in found["rows"]] == [(None, None), ("bytes", "4")]
+
+
+def test_metrics_of_a_study_have_their_own_margins(here: Path) -> None:
+    (here / "two.toml").write_text(TWO_WORKLOADS.replace("PYTHON", sys.executable))
+    ended = gate(here, "two.toml", "--metric", "server_cpu_per_request")
+    assert ended.returncode == 128 and "gate.metric_of_study" in ended.stderr, ended.stderr
+    ended = gate(here, "two.toml", "--metric", "requests_per_second=5%")
+    assert ended.returncode == 128 and "gate.metric_not_compared" in ended.stderr, ended.stderr
+
+
+def test_the_lab_of_a_study_is_the_one_typed(here: Path) -> None:
+    (here / "two.toml").write_text(TWO_WORKLOADS.replace("PYTHON", sys.executable))
+    ended = gate(here, "two.toml", "--lab", "server_cpus=[4000]")
+    assert ended.returncode == 128 and "4000" in ended.stderr, ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
+def test_commands_of_another_users_study_are_refused(here: Path) -> None:
+    (here / "two.toml").write_text(TWO_WORKLOADS.replace("PYTHON", sys.executable))
+    os.chown(here / "two.toml", 12345, -1)
+    ended = gate(here, "two.toml")
+    assert ended.returncode == 128 and "commands_not_allowed" in ended.stderr, ended.stderr
 
 
 def test_wrong_replies_in_one_of_two_workloads_end_with_128(here: Path) -> None:
@@ -370,11 +428,17 @@ def commit(folder: Path, message: str) -> None:
     subprocess.run([*GIT, "commit", "--quiet", "-m", message], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize(("more", "status"), [((), 128), (("--bisect",), 125)])
-def test_a_build_that_fails(more: tuple[str, ...], status: int, here: Path) -> None:
+@pytest.mark.parametrize(
+    ("base", "more", "status"),
+    [("HEAD~1", (), 128), ("HEAD~1", ("--bisect",), 125), ("HEAD", ("--bisect",), 128)],
+)
+def test_a_build_that_fails(base: str, more: tuple[str, ...], status: int, here: Path) -> None:
+    """If that of base fails, `git bisect` must stop: it would skip every commit."""
     subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
-    commit(here, "first")
-    words = ("--base-rev", "HEAD", "--build", "exit 1", "--serve", server(), *more)
+    for number in (0, 1):
+        (here / "build").write_text(f"exit {number}\n")
+        commit(here, f"exit {number}")
+    words = ("--base-rev", base, "--build", "sh build", "--serve", server(), *more)
     ended = gate(here, *words, *QUICK)
     assert ended.returncode == status and "gate.build_failed" in ended.stderr
 

@@ -14,11 +14,12 @@ from thunderherd.claims.claim_file import load_claims
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.gate.request import BASE, Criterion, GateRequest
-from thunderherd.gate.study import CLAIMS_FILE, GateStudies, gated, questions_of
+from thunderherd.gate.study import CLAIMS_FILE, GateStudies, absolute, gated, looks_of, questions_of
 from thunderherd.gate.verdict import EXIT_STATUS, NOT_SLOWER, SLOWER, UNDECIDED, together
 from thunderherd.judge.claims.claims import judge, open_after
 from thunderherd.search.compare_study import Piloted
 from thunderherd.search.written_study import Typed, load_written
+from thunderherd.study.file.tables import MOST_BLOCKS
 from thunderherd.study.loading import Study
 from thunderherd.toml.write import toml_text
 
@@ -47,7 +48,7 @@ def loaded(found: GateStudies, folder: Path) -> Study:
     plain = load_written(folder / "gate.toml", tables, Typed("gate", {}), (), found.catalogue)
     margins = {each.metric: each.margin_percent for each in found.request.criteria}
     pairs = [pair for pair in plain.comparisons if pair.metric in margins]
-    tables, claims = gated(tables, questions_of(pairs, BASE, margins))
+    tables, claims = gated(tables, questions_of(pairs, BASE, margins), found.budget_seconds)
     (folder / CLAIMS_FILE).write_text(toml_text(claims))
     return load_written(folder / "gate.toml", tables, Typed("gate", {}), (), found.catalogue)
 
@@ -126,6 +127,39 @@ def test_a_window_with_too_few_requests_for_a_percentile_is_refused(offered: Cat
 )
 def test_one_slower_metric_makes_head_slower(verdicts: list[Any], expected: str) -> None:
     assert together(verdicts) == expected
+
+
+def test_files_of_a_study_are_found_from_another_folder(offered: Catalogue, tmp_path: Path) -> None:
+    sizes = f"{offered.file_prefix}sizes.csv"
+    tables = {
+        "claims": "claims.toml",
+        "load": {"settings": {"sizes": sizes, "clients": 4}, "command": ["./client"]},
+        "contenders": [{"name": "a", "command": ["./a"], "load": {"settings": {"body_file": "body.txt"}}}],
+        "sweeps": [
+            {"key": "load.settings.sizes", "values": [sizes, {"name": "other", "value": sizes}, "4,8"]},
+            {"key": "load.settings.bytes", "values": [4, 8]},
+        ],
+    }
+    found = absolute(tables, tmp_path, offered)
+    there = f"{offered.file_prefix}{tmp_path / 'sizes.csv'}"
+    assert found["load"]["settings"] == {"sizes": there, "clients": 4}
+    (contender,) = found["contenders"]
+    assert contender["load"]["settings"] == {"body_file": str(tmp_path / "body.txt")}
+    assert contender["directory"] == found["load"]["directory"] == str(tmp_path)
+    assert found["sweeps"][0]["values"] == [there, {"name": "other", "value": there}, "4,8"]
+    assert found["sweeps"][1] == tables["sweeps"][1] and "claims" not in found
+
+
+@pytest.mark.parametrize("criteria", [1, 2, 5, 20])
+@pytest.mark.parametrize(
+    ("minutes", "blocks"), [(0.5, 110), (3, 110), (12, 300), (30, 1000), (24 * 60, 40_000)]
+)
+def test_a_longer_budget_has_room_for_more_blocks(minutes: float, blocks: int, criteria: int) -> None:
+    looks, split = looks_of(criteria, 60 * minutes)
+    assert list(looks) == sorted({*looks}) and blocks <= looks[-1] <= MOST_BLOCKS
+    assert len(split) == len(looks) and math.isclose(sum(split), 1) and min(split) > 0
+    if minutes <= 3:
+        assert len(looks) == 7
 
 
 def test_exit_statuses_are_those_that_git_bisect_understands() -> None:

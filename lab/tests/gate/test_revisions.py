@@ -61,6 +61,20 @@ def test_each_revision_is_built_once_in_its_own_folder(repository: Path) -> None
     assert (repository / "source").read_text() == "not committed\n"
 
 
+def test_another_folder_or_compiler_is_built_anew(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (repository / name).mkdir()
+        (repository / name / "source").write_text(f"server {name}\n")
+    git(repository, "add", "a", "b")
+    git(repository, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "two servers")
+    head = resolved("HEAD", repository, "--head-rev")
+    folders = [built(head, BUILD, Path(name)) for name in ("a", "b")]
+    assert [(each / "server").read_text() for each in folders] == ["server a\n", "server b\n"]
+    monkeypatch.setenv("CFLAGS", "-O0")
+    slow = built(head, BUILD, Path("a"))
+    assert slow != folders[0] and (slow / "count").read_text() == "built\n"
+
+
 def test_a_failed_build_says_why_and_is_tried_again(repository: Path) -> None:
     revision = resolved("v1", repository, "--base-rev")
     (problem,) = refused(built, revision, "echo no compiler here; exit 3", Path())

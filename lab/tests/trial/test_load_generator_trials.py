@@ -13,13 +13,13 @@ from made.interrupted import left_of
 from made.refusals import refused
 from made.small_studies import one_block
 
-from thunderherd.cli.run import _refuse_commands
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.own_programs import prepared
 from thunderherd.run.profiled import with_samples
 from thunderherd.study.loading import Study, load_study
+from thunderherd.study.own_programs import check_owner
 from thunderherd.trial import trial as trials
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
@@ -289,6 +289,6 @@ def test_a_profiled_trial_has_the_samples_of_both_sides(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
 def test_a_study_in_another_users_folder_runs_no_load(tmp_path: Path) -> None:
     made = study(tmp_path, own())
-    _refuse_commands(made)
+    check_owner(made)
     os.chown(made.path, 12345, -1)
-    assert [problem.code for problem in refused(_refuse_commands, made)] == ["run.commands_not_allowed"]
+    assert [problem.code for problem in refused(check_owner, made)] == ["run.commands_not_allowed"]

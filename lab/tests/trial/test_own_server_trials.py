@@ -16,7 +16,6 @@ import pytest
 from made.interrupted import left_of
 from made.refusals import refused
 
-from thunderherd.cli.run import _refuse_commands
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import load
@@ -25,6 +24,7 @@ from thunderherd.run import own_programs
 from thunderherd.run.own_programs import prepared
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
+from thunderherd.study.own_programs import check_owner
 from thunderherd.trial.caveats import own_server_notes
 from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import run_trial
@@ -326,6 +326,6 @@ def test_a_version_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
 def test_a_study_in_another_users_folder_runs_no_commands(tmp_path: Path) -> None:
     made = study(tmp_path, "closed", COUNTED)
-    _refuse_commands(made)
+    check_owner(made)
     os.chown(made.path, 12345, -1)
-    assert [problem.code for problem in refused(_refuse_commands, made)] == ["run.commands_not_allowed"]
+    assert [problem.code for problem in refused(check_owner, made)] == ["run.commands_not_allowed"]

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,10 @@ SKIPPED = 125
 """The exit status that `git bisect run` takes for a commit that cannot be tested."""
 USUAL_MARGIN, USUAL_POWER, USUAL_BUDGET = "2%", "90%", "3min"
 USUAL_METRICS = ("server_cpu_per_request", "latency_p50_seconds")
-OF_STREAMS = ("server_cpu_per_byte",)
+NOT_KNOWN_YET = (
+    "before the run: it is not known what this budget can find here; the first blocks will tell "
+    "(`thunderherd gate --calibrate N` measures it beforehand)"
+)
 
 
 def gate(
@@ -182,8 +186,9 @@ def gate(
     from thunderherd.gate.gate import gate as run_gate
     from thunderherd.gate.gate import gate_study
     from thunderherd.gate.request import GateRequest, StudyGateRequest
+    from thunderherd.study.lab_option import as_overrides, read
 
-    typed = _criteria(metric or (), allowed)
+    typed = _criteria(metric or (), allowed, of_study=bool(studies))
     if studies:
         others = {
             "--base-rev": base_rev, "--head": head, "--head-rev": head_rev, "--serve": serve,
@@ -191,12 +196,14 @@ def gate(
             **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
+        fixed = (*as_overrides(read(lab or (), command="gate: ")), *(overrides or ()))
         found = gate_study(
             StudyGateRequest(
                 study=studies[0], size="quick", margin_percent=allowed, margins=tuple(typed), base=base,
-                budget=budget, lab=tuple(lab or ()), fixed=tuple(overrides or ()), seed=seed, out=out,
-                resume=resume, words=tuple(command_line()), conform=not no_conform, power=chance,
-            )
+                budget=budget, fixed=fixed, seed=seed, out=out, resume=resume, words=tuple(command_line()),
+                conform=not no_conform, power=chance,
+            ),
+            None if resume else partial(_tell_what_can_be_found, workload=None),
         )  # fmt: skip
     else:
         if calibrate is not None:
@@ -213,7 +220,7 @@ def gate(
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)
-        found = run_gate(request, None if resume else _tell_what_was_found)
+        found = run_gate(request, None if resume else partial(_tell_what_can_be_found, workload=chosen))
     result = _result(found, chance)
     _write(found, result, markdown, junit, as_json=as_json)
     return result.exit_status
@@ -272,9 +279,11 @@ def _servers(
         resolved(revisions[1] or "HEAD", here, "--head-rev"),
     ]
     below = here.relative_to(found[0].repository.resolve())
+    folders = [built(found[0], build, below)]
     try:
-        folders = [built(each, build, below) for each in found]
+        folders.append(built(found[1], build, below))
     except BuildFailedError as error:
+        # A base that cannot be built would make `git bisect` skip every commit.
         if bisect:
             error.exit_status = SKIPPED
         raise
@@ -282,16 +291,16 @@ def _servers(
     return (serve, serve), labels, (folders[0], folders[1])
 
 
-def _tell_what_was_found(request: GateRequest) -> None:
-    """Say before a gate's first block what those of a calibration with its workload found, if any."""
+def _tell_what_can_be_found(metrics: Sequence[str], workload: str | None) -> None:
+    """Say before the first block what gates of a calibration with this workload found, if there is one."""
     from thunderherd.gate.calibration import kept_calibration
     from thunderherd.gate.page import found_by_calibrated
     from thunderherd.machine.description import describe
 
     found = kept_calibration(describe())
-    if found and found.workload == request.workload:
-        for line in found_by_calibrated(found, [each.metric for each in request.criteria]):
-            print(line, file=sys.stderr)
+    lines = found_by_calibrated(found, metrics) if found and found.workload == workload else []
+    for line in lines or [NOT_KNOWN_YET]:
+        print(line, file=sys.stderr)
 
 
 def _result(found: Gated, power: float) -> GateResult:
@@ -414,8 +423,8 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
         measured=now(),
         machine=machine_key(machine),
     )
-    path = keep_calibration(calibration, machine)
     print(calibration.model_dump_json(indent=2) if as_json else f"False alarms: {calibrated(calibration)}")
+    path = keep_calibration(calibration, machine)
     print(f"kept in {path}", file=sys.stderr)
     return 0
 
@@ -428,11 +437,18 @@ def _found(result: GateResult, metric: str) -> list[float]:
     ]
 
 
-def _criteria(texts: Sequence[str], usual: float) -> list[Criterion]:
+def _criteria(texts: Sequence[str], usual: float, *, of_study: bool) -> list[Criterion]:
     """Return the metrics with their margins; raise `UserError` for one that is given twice."""
     found: dict[str, Criterion] = {}
     for text in texts:
-        each = _criterion(text, usual)
+        if of_study and "=" not in text:
+            raise UserError(
+                "no margin; the study says which metrics are compared",
+                code="gate.metric_of_study",
+                hint=f"give --metric {text}=5%, or leave it out",
+                where=f"gate: --metric {text}",
+            )
+        each = _criterion(text, usual, of_study=of_study)
         if each.metric in found:
             raise UserError(
                 f"{each.metric} is given twice",
@@ -444,14 +460,14 @@ def _criteria(texts: Sequence[str], usual: float) -> list[Criterion]:
     return list(found.values())
 
 
-def _criterion(text: str, usual: float) -> Criterion:
-    """Return a metric with its margin."""
+def _criterion(text: str, usual: float, *, of_study: bool = False) -> Criterion:
+    """Return a metric with its margin. Those of a study are checked when it is read (`margins_of`)."""
     from thunderherd.gate.request import Criterion
     from thunderherd.gate.study import METRICS_OF_GATES
     from thunderherd.toml.file import unknown
 
     name, equals, margin = text.partition("=")
-    if name not in METRICS_OF_GATES:
+    if not of_study and name not in METRICS_OF_GATES:
         raise UserError(
             unknown("metric of a gate", name, METRICS_OF_GATES, "gate").at(f"gate: --metric {text}")
         )

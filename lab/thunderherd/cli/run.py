@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,6 +102,7 @@ def run(
     from thunderherd.study.file.names import DEFAULT_SIZE
     from thunderherd.study.lab_option import as_overrides, read, typed_as
     from thunderherd.study.loading import load_study
+    from thunderherd.study.own_programs import check_owner
 
     # The more explicit --set wins over --lab.
     labs = lab or []
@@ -123,7 +122,7 @@ def run(
         resolved = load_study(study, size or DEFAULT_SIZE, values, catalogue(), words)
 
     if not allow_commands:
-        _refuse_commands(resolved)
+        check_owner(resolved, "read the study; then give --allow-commands")
 
     from thunderherd.records.directory import default_directory
     from thunderherd.show.report.page import report_of_run
@@ -159,6 +158,7 @@ def run_claims(
     from thunderherd.records.directory import default_directory, is_begun, read_run
     from thunderherd.show.report.page import report_of_run
     from thunderherd.study.loading import load_study
+    from thunderherd.study.own_programs import check_owner
 
     check_room()
     check_resume("claims", resume=resume, out=out)
@@ -174,7 +174,7 @@ def run_claims(
             hint='give the study a claims file and the size decides = "claims"',
             where="claims",
         )
-    _refuse_commands(resolved)
+    check_owner(resolved)
     directory = out or default_directory(resolved.name)
     if earlier is not None:
         _print_expected(resolved, earlier)
@@ -234,30 +234,6 @@ def _run(
         command=command_line(),
         go_on=go_on,
         conform=conform,
-    )
-
-
-def _refuse_commands(study: Study) -> None:
-    """Raise `UserError` if a study of another user would run commands."""
-    from thunderherd.study.file.names import bundled_studies
-
-    named = [
-        (each.base, program.command)
-        for each in study.contenders
-        for program in (each.own_server, each.load.generator)
-        if program is not None and program.command
-    ]
-    if not named or study.path in bundled_studies().values():
-        return
-    path = study.path.absolute()
-    if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
-        return
-    base, command = named[0][0], shlex.join(named[0][1])
-    raise UserError(
-        f"{base} runs a command, {command}, from a study in another user's folder",
-        code="run.commands_not_allowed",
-        hint="read the study; then give --allow-commands",
-        where=str(study.path),
     )
 
 

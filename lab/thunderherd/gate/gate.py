@@ -8,7 +8,7 @@ DIR/gate.toml, DIR/gate/       the gate; DIR/claims.toml has its claims
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,9 @@ from thunderherd.search.stages import Stages
 from thunderherd.search.written_study import SIZE, Tables, Typed
 from thunderherd.study.file.names import find_study
 from thunderherd.study.loading import load_study
+from thunderherd.study.own_programs import check_owner
 from thunderherd.toml.file import TomlFile
+from thunderherd.toml.quantities import TIME, parse_quantity
 
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary
@@ -44,6 +46,8 @@ __all__ = ["GATE", "Gated", "gate", "gate_study"]
 GATE = "gate"
 """The stage with the verdicts."""
 USUAL_BUDGET = "3min"
+Before = Callable[[Sequence[str]], None]
+"""What is called with the metrics of a gate, before its first block."""
 LAST, FAILURES = "; last: ", ("server ", "load: errors: ")
 """What is before the reasons of a contender that was given up, and how those of a failing server begin."""
 
@@ -59,7 +63,7 @@ class Gated:
     """The names of base and head in the output."""
 
 
-def gate(request: GateRequest, before: Callable[[GateRequest], None] | None = None) -> Gated:
+def gate(request: GateRequest, before: Before | None = None) -> Gated:
     """Run the gate of two servers. Raise `UserError` for every mistake before anything runs.
 
     `before` is called after the pilot, before the first block.
@@ -67,20 +71,21 @@ def gate(request: GateRequest, before: Callable[[GateRequest], None] | None = No
     studies = GateStudies(request, catalogue())
     ready = prepared(studies)
     if before is not None:
-        before(request)
+        before([each.metric for each in request.criteria])
     margins = {each.metric: each.margin_percent for each in request.criteria}
     compared = [pair for pair in ready.stages.study(GATE, ready.tables).comparisons if pair.metric in margins]
     questions = questions_of(compared, BASE, margins)
     labels = request.labels or (request.contenders[0], request.contenders[1])
-    return _ended(ready.stages, ready.tables, questions, labels, request.power, ready.seed)
+    return _ended(ready.stages, ready.tables, questions, labels, studies.budget_seconds, ready.seed)
 
 
-def gate_study(request: StudyGateRequest) -> Gated:
+def gate_study(request: StudyGateRequest, before: Before | None = None) -> Gated:
     """Run the gate of a study with two contenders. Raise `UserError` for every mistake before it runs."""
     from thunderherd.records.directory import default_directory
 
     file, offered = TomlFile(find_study(request.study)), catalogue()
     study = load_study(file, request.size, request.fixed, offered)
+    check_owner(study)
     base = _base(request, study)
     margins = margins_of(
         request.margins,
@@ -88,7 +93,7 @@ def gate_study(request: StudyGateRequest) -> Gated:
         request.margin_percent,
         request.command,
     )
-    tables = _one_size(absolute(file.data, file.path.parent), request)
+    tables = _one_size(absolute(file.data, file.path.parent, offered), request)
     directory = request.out
     typed = Typed(request.command, {("sizes", SIZE, "budget"): f"--budget {request.budget or USUAL_BUDGET}"})
     stages = Stages(request, offered, directory or Path(), GATE, typed)
@@ -96,8 +101,11 @@ def gate_study(request: StudyGateRequest) -> Gated:
         stages.check_place()
     stages = Stages(request, offered, directory or default_directory(request.command), GATE, typed)
     questions = questions_of(study.comparisons, base, margins)
+    if before is not None:
+        before(list(margins))
     (head,) = {name.partition("@")[0] for each in questions for name in (each.base, each.head)} - {base}
-    return _ended(stages, tables, questions, (base, head), request.power)
+    seconds = parse_quantity(tables["sizes"][SIZE]["budget"], f"{request.command}: --budget", TIME) / 1e9
+    return _ended(stages, tables, questions, (base, head), seconds)
 
 
 def _ended(
@@ -105,14 +113,16 @@ def _ended(
     tables: Tables,
     questions: tuple[Question, ...],
     labels: tuple[str, str],
-    power: float,
+    budget_seconds: float,
     seed: int | None = None,
 ) -> Gated:
     """Run the stage with the verdicts. Raise `UserError` if base or head fails on the way."""
-    study, claims = gated(tables, questions)
+    study, claims = gated(tables, questions, budget_seconds)
+    request = stages.request
+    assert isinstance(request, GateRequest | StudyGateRequest)
 
     def telling(found: SoFar) -> list[str]:
-        return gate_so_far(found, questions, power)
+        return gate_so_far(found, questions, request.power)
 
     summary = stages.run(GATE, study, seed, {CLAIMS_FILE: claims}, telling)
     names = {BASE: labels[0], HEAD: labels[1]}

@@ -1,8 +1,10 @@
-"""Two revisions of a git repository, each built in a worktree of its own, which is kept by commit.
+"""Two revisions of a git repository, each built in a worktree of its own, which is kept.
 
 ```
-CACHE/revisions/REPOSITORY/COMMIT-BUILD/     the worktree, and the mark .built beside its files
+CACHE/revisions/REPOSITORY/COMMIT-HOW/     the worktree, and the mark .built beside its files
 ```
+
+HOW stands for the build command, the folder in which it runs, and the variables that compilers obey.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ SHORT = 12
 """The digits of a commit in names."""
 SUFFIXES = (".built", ".log", ".lock")
 """The endings of the files beside a worktree: its build has succeeded; what it said; and its lock."""
+OF_COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "RUSTFLAGS", "GOFLAGS", "MAKEFLAGS")
+"""The variables with which another program is built from the same commit."""
 LAST_LINES = 5
 """The lines of a failed build that an error shows."""
 LONGEST_BUILD = 3600
@@ -57,9 +61,9 @@ def resolved(typed: str, folder: Path, option: str) -> Revision:
     top = _git(["rev-parse", "--show-toplevel"], folder)
     if top is None:
         raise UserError(
-            "no git repository here",
+            "no git repository here that git accepts",
             code="gate.no_repository",
-            hint="call the command inside the repository of the server",
+            hint="call the command inside the repository of the server; `git status` says what git misses",
             where=f"gate: {option} {typed}",
         )
     repository = Path(top)
@@ -87,7 +91,8 @@ def built(revision: Revision, build: str | None, subfolder: Path) -> Path:
         The folder below the top of the repository in which the commands run.
     """
     name = hashlib.sha256(str(revision.repository).encode()).hexdigest()[:SHORT]
-    how = hashlib.sha256((build or "").encode()).hexdigest()[:8]
+    flags = [f"{name}={os.environ.get(name, '')}" for name in OF_COMPILERS]
+    how = hashlib.sha256("\0".join([build or "", str(subfolder), *flags]).encode()).hexdigest()[:8]
     place = kept_folder() / "revisions" / name / f"{revision.commit[:SHORT]}-{how}"
     place.parent.mkdir(parents=True, exist_ok=True)
     mark, log, lock = (place.with_name(place.name + suffix) for suffix in SUFFIXES)

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from thunderherd.engine.catalogue import Catalogue, TextSetting
 from thunderherd.errors import UserError
 from thunderherd.gate.request import BASE, HEAD, Criterion, GateRequest
 from thunderherd.metrics.table import METRICS
@@ -31,6 +32,7 @@ __all__ = [
     "Question",
     "absolute",
     "gated",
+    "is_latency",
     "margins_of",
     "questions_of",
 ]
@@ -41,8 +43,8 @@ USUAL_WINDOW = 400
 """The milliseconds of a window. Many short trials find more than a few long ones."""
 LOOKS = (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
 """The looks, as multiples of the first. The budget may end a run before the last."""
-SHARE = round(1 / len(LOOKS), 3)
-SPLIT = (*[SHARE] * (len(LOOKS) - 1), round(1 - SHARE * (len(LOOKS) - 1), 12))
+USUAL_SECONDS, GROWTH, MOST_LOOKS = 180.0, 1.5, 22
+"""The budget for which these suffice. A longer one has more looks, each so many times the one before."""
 
 METRICS_OF_GATES = (
     "server_cpu_per_request", "requests_per_second", "machine_cpu_per_request",
@@ -70,12 +72,8 @@ class GateStudies(CompareStudies):
     def schedule(self, piloted: Piloted | None, budget_seconds: float) -> Schedule:
         """Return windows so short that the budget has room for several looks, if it is not too short."""
         found = super().schedule(piloted, budget_seconds)
-        return Schedule(min(found.milliseconds, USUAL_WINDOW), self.looks, SPLIT)
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        """The numbers of blocks after which the gate is judged."""
-        return looks_of(len(self.request.criteria))
+        looks, split = looks_of(len(self.request.criteria), self.budget_seconds)
+        return Schedule(min(found.milliseconds, USUAL_WINDOW), looks, split)
 
     @property
     def _has_rate(self) -> bool:
@@ -83,7 +81,8 @@ class GateStudies(CompareStudies):
 
     @cached_property
     def _first_look(self) -> int:
-        return self.looks[0]
+        (first, *_), _ = looks_of(len(self.request.criteria), self.budget_seconds)
+        return first
 
     @cached_property
     def _named(self) -> list[dict[str, Any]]:
@@ -98,11 +97,11 @@ class GateStudies(CompareStudies):
 
     @property
     def _in_closed_loop(self) -> list[str]:
-        return [each.metric for each in self.request.criteria if not _is_latency(each.metric)]
+        return [each.metric for each in self.request.criteria if not is_latency(each.metric)]
 
     @property
     def _at_rate(self) -> list[str]:
-        return [each.metric for each in self.request.criteria if _is_latency(each.metric)]
+        return [each.metric for each in self.request.criteria if is_latency(each.metric)]
 
     def _metrics(self) -> list[str]:
         return self._in_closed_loop or super()._metrics()[:1]
@@ -123,14 +122,20 @@ class GateStudies(CompareStudies):
         return {**sweep, "metric": metrics[0], "further_metrics": metrics[1:]}
 
 
-def _is_latency(metric: str) -> bool:
+def is_latency(metric: str) -> bool:
+    """True if a metric is compared at the common rate."""
     return metric.startswith("latency_")
 
 
-def looks_of(criteria: int) -> tuple[int, ...]:
-    """Return the looks of a gate with so many criteria."""
-    first = first_look_blocks(criteria, ALPHA, SPLIT[0])
-    return tuple(math.ceil(first * each) for each in LOOKS)
+def looks_of(criteria: int, budget_seconds: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return the looks of a gate with so many criteria, and the share of alpha of each."""
+    longer = math.ceil(math.log(max(1.0, budget_seconds / USUAL_SECONDS), GROWTH))
+    number = min(len(LOOKS) + longer, MOST_LOOKS)
+    multiples = [*LOOKS, *(LOOKS[-1] * GROWTH**more for more in range(1, number - len(LOOKS) + 1))]
+    share = round(1 / number, 3)
+    split = (*[share] * (number - 1), round(1 - share * (number - 1), 12))
+    first = first_look_blocks(criteria, ALPHA, share)
+    return tuple(math.ceil(first * each) for each in multiples), split
 
 
 @dataclass(frozen=True)
@@ -197,25 +202,25 @@ def questions_of(
     return tuple(found)
 
 
-def gated(tables: Tables, questions: Sequence[Question]) -> tuple[Tables, Tables]:
+def gated(tables: Tables, questions: Sequence[Question], budget_seconds: float) -> tuple[Tables, Tables]:
     """Return a study that decides whether head is slower than base, and its claims.
 
-    `tables` are a study whose size has a budget.
+    `tables` are a study whose size has a budget, which may be what a pilot has left of the gate's.
     """
     study = deepcopy(tables)
     study["claims"] = CLAIMS_FILE
-    looks = looks_of(len(questions))
+    looks, split = looks_of(len(questions), budget_seconds)
     size = {key: value for key, value in study["sizes"][SIZE].items() if key != "repetitions"}
-    study["sizes"] = {SIZE: {**size, "decides": "claims", "looks": list(looks), "alpha_split": list(SPLIT)}}
+    study["sizes"] = {SIZE: {**size, "decides": "claims", "looks": list(looks), "alpha_split": list(split)}}
     return study, {"study": study["name"], "source": "gate", "claims": [each.claim() for each in questions]}
 
 
-def absolute(tables: Tables, folder: Path) -> Tables:
+def absolute(tables: Tables, folder: Path, catalogue: Catalogue) -> Tables:
     """Return the tables of a study in `folder` so that another folder may hold them.
 
-    Folders of commands become absolute; files of a source are left out.
+    Folders of commands and files with requests become absolute; files of a source are left out.
     """
-    study = deepcopy(tables)
+    study: Tables = _with_files_in(folder, tables, catalogue)
     for key in ("claims", "inconsistencies", "paper", "paper_counters", "source_csv"):
         study.pop(key, None)
     contenders = [*study.get("contenders", ())]
@@ -227,6 +232,26 @@ def absolute(tables: Tables, folder: Path) -> Tables:
             if isinstance(each, dict) and "command" in each:
                 each["directory"] = str((folder / each.get("directory", ".")).absolute())
     return study
+
+
+def _with_files_in(folder: Path, value: Any, catalogue: Catalogue, key: str = "") -> Any:
+    """Return a part of a study in which each file that a setting names has an absolute path."""
+    if isinstance(value, list):
+        return [_with_files_in(folder, each, catalogue, key) for each in value]
+    if isinstance(value, dict):
+        # The values of a sweep are those of its key.
+        swept = str(value.get("key", "")).rpartition(".")[2]
+        return {
+            name: _with_files_in(
+                folder, each, catalogue, swept if name == "values" else key if name == "value" else name
+            )
+            for name, each in value.items()
+        }
+    setting = catalogue.of_ends.get(key)
+    if not isinstance(setting, TextSetting) or not isinstance(value, str):
+        return value
+    path = setting.path_in(value, catalogue.file_prefix)
+    return value if path is None else value.removesuffix(path) + str((folder / path).absolute())
 
 
 def margins_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -17,10 +18,11 @@ from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.checks.load_commands import CHECK, COUNT
 from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.file.placeholders import BUILD, DIR, PORT, WORKLOAD, filled, template_name
 from thunderherd.study.file.tables import ContenderTable, LoadTable
 from thunderherd.study.file.urls import ServerUrl, server_url, without_user
-from thunderherd.study.resolved import OwnProgram
+from thunderherd.study.resolved import OwnProgram, Study
 from thunderherd.toml.file import KeyPath, Problems, show
 
 KEYS = ("command", "url")
@@ -46,6 +48,28 @@ OF_SHELLS = {"&&", "||", "|", ";", "&", ">", ">>", "<"}
 WEB_PORT = 80
 PATH = "path"
 """The setting of a load that follows from a URL."""
+
+
+def check_owner(study: Study, hint: str = "read the study; then copy it into a folder of your own") -> None:
+    """Raise `UserError` if a study that is not this user's would run commands."""
+    named = [
+        (each.base, program.command)
+        for each in study.contenders
+        for program in (each.own_server, each.load.generator)
+        if program is not None and program.command
+    ]
+    if not named or study.path in bundled_studies().values():
+        return
+    path = study.path.absolute()
+    if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
+        return
+    base, command = named[0][0], shlex.join(named[0][1])
+    raise UserError(
+        f"{base} runs a command, {command}, from a study in another user's folder",
+        code="run.commands_not_allowed",
+        hint=hint,
+        where=str(study.path),
+    )
 
 
 def has_own_server(table: ContenderTable) -> bool:
