@@ -39,7 +39,7 @@ from thunderherd.toml.quantities import TIME, parse_quantity
 if TYPE_CHECKING:
     from thunderherd.records.summary import Summary
     from thunderherd.show.sentences.claims_so_far import SoFar
-    from thunderherd.study.loading import Study
+    from thunderherd.study.resolved import Comparison
 
 __all__ = ["GATE", "Gated", "gate", "gate_study"]
 
@@ -48,6 +48,7 @@ GATE = "gate"
 USUAL_BUDGET = "3min"
 Before = Callable[[Sequence[str]], None]
 """What is called with the metrics of a gate, before its first block."""
+MOST_BLOCKS = 1000
 LAST, FAILURES = "; last: ", ("server ", "load: errors: ")
 """What is before the reasons of a contender that was given up, and how those of a failing server begin."""
 
@@ -86,13 +87,6 @@ def gate_study(request: StudyGateRequest, before: Before | None = None) -> Gated
     file, offered = TomlFile(find_study(request.study)), catalogue()
     study = load_study(file, request.size, request.fixed, offered)
     check_owner(study)
-    base = _base(request, study)
-    margins = margins_of(
-        request.margins,
-        list(dict.fromkeys(pair.metric for pair in study.comparisons)),
-        request.margin_percent,
-        request.command,
-    )
     tables = _one_size(absolute(file.data, file.path.parent, offered), request)
     directory = request.out
     typed = Typed(request.command, {("sizes", SIZE, "budget"): f"--budget {request.budget or USUAL_BUDGET}"})
@@ -100,7 +94,15 @@ def gate_study(request: StudyGateRequest, before: Before | None = None) -> Gated
     if directory is not None:
         stages.check_place()
     stages = Stages(request, offered, directory or default_directory(request.command), GATE, typed)
-    questions = questions_of(study.comparisons, base, margins)
+    compared = stages.study(GATE, tables).comparisons
+    base = _base(request, study.name, compared)
+    margins = margins_of(
+        request.margins,
+        list(dict.fromkeys(pair.metric for pair in compared)),
+        request.margin_percent,
+        request.command,
+    )
+    questions = questions_of(compared, base, margins)
     if before is not None:
         before(list(margins))
     (head,) = {name.partition("@")[0] for each in questions for name in (each.base, each.head)} - {base}
@@ -153,13 +155,13 @@ def _failed(summary: Summary, run: Path) -> dict[str, str]:
     }
 
 
-def _base(request: StudyGateRequest, study: Study) -> str:
+def _base(request: StudyGateRequest, study: str, compared: Sequence[Comparison]) -> str:
     """Return the name of the base; raise `UserError` unless each comparison is of the same two contenders."""
-    names = [name for pair in study.comparisons for name in (pair.a, pair.b)]
+    names = [name for pair in compared for name in (pair.a, pair.b)]
     bases = list(dict.fromkeys(name.partition("@")[0] for name in names))
     if len(bases) != 2:
         raise UserError(
-            f"study {study.name} compares {len(bases)} contenders; a gate needs base and head",
+            f"study {study} compares {len(bases)} contenders; a gate needs base and head",
             code="gate.not_two_contenders",
             hint="give a study that compares two, or --base and --head",
             where=f"{request.command}: {request.study}",
@@ -176,9 +178,12 @@ def _base(request: StudyGateRequest, study: Study) -> str:
 
 
 def _one_size(tables: Tables, request: StudyGateRequest) -> Tables:
-    """Return the tables of a study with its chosen size alone, which has a time budget."""
+    """Return the tables of a study with its chosen size alone, which has a time budget and verdicts."""
     study: dict[str, Any] = deepcopy(tables)
     size = dict(study.get("sizes", {}).get(request.size, {}))
     size["budget"] = request.budget or size.get("budget", USUAL_BUDGET)
+    if size.pop("repetitions", None) is not None or "looks" not in size:
+        # Without looks a study compares nothing; those of the gate follow from its number of comparisons.
+        size |= {"looks": [MOST_BLOCKS], "alpha_split": [1.0]}
     study["sizes"] = {SIZE: size}
     return study
