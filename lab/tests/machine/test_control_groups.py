@@ -53,3 +53,14 @@ def test_throttling_of_both_versions(
     (tmp_path / "cpu.stat").write_text(text)
     monkeypatch.setattr(control_groups, "_own_cpu_stat_files", lambda: (tmp_path / "cpu.stat",))
     assert control_groups.throttled() == control_groups.Throttling(3 if seconds else 0, seconds)
+
+
+def test_groups_of_another_process_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {}
+    for name, microseconds in (("common", 1_000_000), ("own", 250_000), ("other", 2_000_000)):
+        files[name] = tmp_path / name
+        files[name].write_text(f"nr_throttled 1\nthrottled_usec {microseconds}\n")
+    monkeypatch.setattr(control_groups, "_own_cpu_stat_files", lambda: (files["own"], files["common"]))
+    monkeypatch.setattr(control_groups, "cpu_stat_files", lambda _: (files["other"], files["common"]))
+    assert control_groups.throttled(1) == control_groups.Throttling(3, 3.25, 2.0)
+    assert control_groups.throttled() == control_groups.Throttling(2, 1.25, 0.0)

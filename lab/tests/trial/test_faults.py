@@ -8,7 +8,7 @@ import pytest
 
 from thunderherd.machine import noise
 from thunderherd.study.loading import Study
-from thunderherd.trial.faults import THROTTLED, faults_of
+from thunderherd.trial.faults import SERVER_THROTTLED, THROTTLED, faults_of
 from thunderherd.trial.observation import Observation
 
 BEFORE = noise.Sample(
@@ -18,9 +18,14 @@ BEFORE = noise.Sample(
 
 
 @pytest.mark.parametrize(("stopped", "is_fault"), [(0.0, False), (0.005, False), (0.02, True), (3.0, True)])
+@pytest.mark.parametrize("is_server", [True, False])
 def test_a_cpu_quota_that_stops_a_side_makes_a_trial_invalid(
-    stopped: float, is_fault: bool, small_study: Study
+    stopped: float, is_fault: bool, is_server: bool, small_study: Study
 ) -> None:
-    after = replace(BEFORE, monotonic=101.0, throttled=5, throttled_seconds=7.0 + stopped)
+    after = replace(
+        BEFORE, monotonic=101.0, throttled=5, throttled_seconds=7.0 + stopped,
+        server_throttled_seconds=stopped if is_server else 0.0,
+    )  # fmt: skip
     seen = Observation(small_study.contenders[0], samples=(BEFORE, after))
-    assert (THROTTLED in faults_of(seen)) == is_fault
+    found = {each for each in faults_of(seen) if each in (THROTTLED, SERVER_THROTTLED)}
+    assert found == ({SERVER_THROTTLED if is_server else THROTTLED} if is_fault else set())

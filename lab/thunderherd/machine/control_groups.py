@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,11 +16,19 @@ class Throttling:
 
     periods: int
     seconds: float
+    seconds_of_other: float = 0.0
+    """The part of it in groups of the other process that this process is not in."""
 
 
 def throttled(other: int | None = None) -> Throttling:
     """Return the throttling so far of this process's control groups, and of those of another process."""
-    files = dict.fromkeys([*_own_cpu_stat_files(), *(cpu_stat_files(other) if other else ())])
+    own = _read(_own_cpu_stat_files())
+    beside = [each for each in cpu_stat_files(other) if each not in _own_cpu_stat_files()] if other else ()
+    of_other = _read(beside)
+    return Throttling(own.periods + of_other.periods, own.seconds + of_other.seconds, of_other.seconds)
+
+
+def _read(files: Iterable[Path]) -> Throttling:
     periods, seconds = 0, 0.0
     for path in files:
         try:

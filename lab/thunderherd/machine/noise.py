@@ -49,6 +49,8 @@ class Sample:
     supervisor: float
     throttled: int
     throttled_seconds: float = 0.0
+    server_throttled_seconds: float = 0.0
+    """The part of it in control groups of the server that this process is not in."""
     softirqs: tuple[float, ...] = ()
     retransmitted: int | None = None
 
@@ -77,6 +79,7 @@ def sample(
         supervisor=process_cpu_seconds(supervisor_pid) if supervisor_pid else 0.0,
         throttled=stopped.periods,
         throttled_seconds=stopped.seconds,
+        server_throttled_seconds=stopped.seconds_of_other,
         softirqs=softirq_seconds(text),
         retransmitted=sum(map(retransmitted_segments, networks)) if networks else None,
     )

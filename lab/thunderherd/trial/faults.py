@@ -21,11 +21,14 @@ closed an idle connection on which a request was coming. The client then sends t
 REQUESTS = "requests"
 """The count of a server that is not ours that is compared with that of its clients."""
 THROTTLED = (
-    "a CPU quota stopped server or clients for more than 1 % of the time: run without a CPU limit; "
+    "a CPU quota stopped the clients, or both sides, for more than 1 % of the time: run without a CPU limit; "
     "`thunderherd doctor` shows it"
 )
+SERVER_THROTTLED = (
+    "a CPU quota of the server's own control group stopped it for more than 1 % of the time: raise it"
+)
 MOST_THROTTLED = 0.01
-"""The share of the time in which CPU quotas may stop both sides of a valid trial."""
+"""The share of the time in which CPU quotas may stop a side of a valid trial."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
 
 
@@ -75,13 +78,17 @@ def _window_faults(seen: Observation) -> Iterator[str]:
 
 
 def _quota_faults(seen: Observation) -> Iterator[str]:
-    """Check that no CPU quota stopped either side: that looks like a slow server."""
+    """Check that no CPU quota stopped a side: that looks like a slow server."""
     if seen.samples is None:
         return
     before, after = seen.samples
-    stopped = after.throttled_seconds - before.throttled_seconds
-    if stopped > MOST_THROTTLED * (after.monotonic - before.monotonic):
+    server = after.server_throttled_seconds - before.server_throttled_seconds
+    clients = after.throttled_seconds - before.throttled_seconds - server
+    allowed = MOST_THROTTLED * (after.monotonic - before.monotonic)
+    if clients > allowed:
         yield THROTTLED
+    if server > allowed:
+        yield SERVER_THROTTLED
 
 
 def _server_faults(seen: Observation) -> Iterator[str]:

@@ -180,17 +180,20 @@ class _Trial:
                     seen.warm_up = self._results(running)
             self._settled(server)
             quiet = self._sample(server.ready)
-            seen.rest_before = seen.before = server.snapshot()
-            with self._measured(server.ready.address) as running:
-                if load.has_window:
-                    self._snapshots_at_marks(server, running)
-                seen.loads = self._results(running)
-            seen.rest_after = self._settled(server)
+            try:
+                seen.rest_before = seen.before = server.snapshot()
+                with self._measured(server.ready.address) as running:
+                    if load.has_window:
+                        self._snapshots_at_marks(server, running)
+                    seen.loads = self._results(running)
+                seen.rest_after = self._settled(server)
+            finally:
+                # If a load failed, a CPU quota may be the reason.
+                seen.samples = (quiet, self._sample(server.ready))
             if self.busy and all(self.busy):
                 seen.ready = server.ready.model_copy(update={"spins": True})
             if not load.has_window:
                 seen.after = seen.rest_after
-            seen.samples = (quiet, self._sample(server.ready))
             if server.ready.server_pid is not None:
                 seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
             seen.summary = server.stop()
