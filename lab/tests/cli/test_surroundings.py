@@ -251,6 +251,9 @@ def test_each_signal_that_ends_programs_ends_a_run_as_ctrl_c_does(number: int, h
         while not (trials.exists() and trials.read_bytes().count(b"\n") > 1) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(number)
+        # As timeout(1) does, which signals its child and then its group.
+        time.sleep(0.02)
+        process.send_signal(number)
         try:
             _, said = process.communicate(timeout=60)
         finally:

@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
+from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -136,8 +139,22 @@ def _interrupt_at_the_end() -> None:
     """Treat every signal that ends programs as Ctrl-C: servers are ended, and what was measured is kept."""
     if threading.current_thread() is threading.main_thread():
         for each in signal.valid_signals() - NO_INTERRUPTS:
-            if signal.getsignal(each) is signal.SIG_DFL:  # nohup ignores SIGHUP
-                signal.signal(each, signal.default_int_handler)
+            # nohup ignores SIGHUP.
+            if signal.getsignal(each) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(each, _interrupted)
+
+
+ECHO_SECONDS = 0.1
+last_interrupt = -math.inf
+"""When the last signal came that interrupted (CLOCK_MONOTONIC)."""
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but not again for an echo: timeout(1) signals a program, then its group."""
+    global last_interrupt
+    earlier, last_interrupt = last_interrupt, time.monotonic()
+    if last_interrupt - earlier > ECHO_SECONDS:
+        raise KeyboardInterrupt
 
 
 NO_INTERRUPTS = {
