@@ -7,6 +7,9 @@ use crate::conform::verdict::quoted;
 /// Maximum fields of a reply.
 const FIELDS: usize = 100;
 
+/// Maximum bytes of interim heads before a reply, as of a load's client.
+const MOST_INTERIM: usize = 64 << 10;
+
 /// A complete reply.
 #[derive(Debug)]
 pub struct HttpReply {
@@ -63,6 +66,28 @@ impl HttpReply {
 /// Reads a reply from the beginning of the bytes; `None` while it is incomplete. `head_only`: it has no body. `ended`: no
 /// more bytes will come. The error says what is wrong with it.
 pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpReply>, String> {
+    let (mut interim, mut interim_misframed) = (0, None);
+    loop {
+        let Some(reply) = read_one(&bytes[interim..], head_only, ended)? else { return Ok(None) };
+        let misframed = interim_misframed.or(reply.misframed);
+        if !is_interim(reply.status) {
+            return Ok(Some(HttpReply { length: reply.length + interim, misframed, ..reply }));
+        }
+        interim += reply.length;
+        interim_misframed = misframed;
+        if interim > MOST_INTERIM {
+            return Err(format!("more than {MOST_INTERIM} bytes of interim heads (1xx), and no reply"));
+        }
+    }
+}
+
+/// Whether another reply follows a reply with this status. The new protocol follows 101 (RFC 9110, section 15.2.2).
+fn is_interim(status: u16) -> bool {
+    (100..200).contains(&status) && status != 101
+}
+
+/// Reads a reply as [`read`] does, or an interim one.
+fn read_one(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpReply>, String> {
     let mut headers = [httparse::EMPTY_HEADER; FIELDS];
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(bytes) {
@@ -77,18 +102,12 @@ pub fn read(bytes: &[u8], head_only: bool, ended: bool) -> Result<Option<HttpRep
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let fields: Vec<(String, String)> =
         head.headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect();
-    if (100..200).contains(&status) && status != 101 {
-        let rest = read(&bytes[length..], head_only, ended)?;
-        let interim = misframed(status, &fields);
-        return Ok(rest.map(|reply| HttpReply {
-            length: reply.length + length,
-            misframed: interim.or(reply.misframed.clone()),
-            ..reply
-        }));
-    }
     let misframed = misframed(status, &fields);
     let is_1_0 = head.version == Some(0);
     let mut reply = HttpReply { status, fields, body: Vec::new(), length, until_end: false, is_1_0, misframed };
+    if is_interim(status) {
+        return Ok(Some(reply));
+    }
     let lengths: Vec<&str> =
         reply.fields.iter().filter(|(name, _)| name == "content-length").map(|(_, value)| value.trim()).collect();
     if let Some(pair) = lengths.windows(2).find(|pair| pair[0] != pair[1]) {
@@ -230,6 +249,19 @@ mod tests {
             assert_eq!((found.body.as_slice(), found.length), (body.as_bytes(), reply.len()), "{reply}");
             assert_eq!(found.until_end, until_end);
         }
+    }
+
+    /// A server may send them without end, and a call for each would overflow the stack.
+    #[test]
+    fn interim_heads_without_end_are_a_fault() {
+        let interim = b"HTTP/1.1 100 \r\n\r\n";
+        let fault = read(&interim.repeat(100_000), false, false).unwrap_err();
+        assert_eq!(fault, "more than 65536 bytes of interim heads (1xx), and no reply");
+        let most = interim.repeat(MOST_INTERIM / interim.len());
+        assert!(read(&most, false, false).unwrap().is_none());
+        let reply = [&most[..], b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"].concat();
+        let found = read(&reply, false, false).unwrap().unwrap();
+        assert_eq!((found.status, found.body.as_slice(), found.length), (200, &b"abc"[..], reply.len()));
     }
 
     #[test]
