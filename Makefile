@@ -51,7 +51,7 @@ fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each t
 	@$(PYTEST) lab/tests -m fuzz --fuzz-seconds $(or $(SECONDS),600) --numprocesses 2 -o faulthandler_timeout=0 -rP
 	@cargo fuzz --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }
-	@cd engine && for target in sessions conversations settings csv; do \
+	@cd engine && for target in sessions conversations replies counts settings csv; do \
 		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(or $(SECONDS),600) || exit; done
 

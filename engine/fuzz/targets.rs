@@ -9,8 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use thunderherd_engine::base::setting::{Kind, Setting, Settings, Value};
 use thunderherd_engine::base::window::Window;
+use thunderherd_engine::conform::http::reply;
 use thunderherd_engine::protocol::workload::{Answer, Input, More, Next, Service, Then, Workload};
 use thunderherd_engine::requests::recording::{self, RecordedGaps};
+use thunderherd_engine::runs::serve::own_counts;
 use thunderherd_engine::sys::descriptor;
 use thunderherd_engine::transfer::inbox::Inbox;
 use thunderherd_engine::transfer::outbox::Outbox;
@@ -21,8 +23,14 @@ use thunderherd_engine::workloads::WORKLOADS;
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is that of the corpus's folder.
-pub const TARGETS: &[(&str, Target)] =
-    &[("sessions", sessions), ("conversations", conversations), ("settings", settings), ("csv", csv)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("sessions", sessions),
+    ("conversations", conversations),
+    ("replies", replies),
+    ("counts", counts),
+    ("settings", settings),
+    ("csv", csv),
+];
 
 /// Runs the target of that name.
 pub fn run(name: &str, data: &[u8]) {
@@ -146,6 +154,29 @@ fn conversations(mut data: &[u8]) {
         }
     }
     panic!("it makes no progress");
+}
+
+/// Replies of HTTP as the cases of conformance read them, to HEAD and other requests, at the end of a connection and before.
+fn replies(mut data: &[u8]) {
+    let switches = number(&mut data);
+    let (head_only, ended) = (switches & 1 == 1, switches & 2 == 2);
+    if let Ok(Some(reply)) = reply::read(data, head_only, ended) {
+        assert!(reply.length <= data.len() && reply.body.len() <= reply.length);
+        // The bytes after a reply are not part of it, unless its body lasts until the end.
+        let alone =
+            reply::read(&data[..reply.length], head_only, ended).expect("it was a reply").expect("it was complete");
+        assert_eq!((alone.length, alone.body), (reply.length, reply.body));
+    }
+    reply::is_last(data);
+}
+
+/// The lines in which a server that is not ours reports its counts.
+fn counts(data: &[u8]) {
+    match own_counts::last_line(data) {
+        Ok(counts) => assert!(counts.is_none_or(|counts| counts.contains_key("requests"))),
+        // It is printed, and a terminal would obey its escape sequences.
+        Err(fault) => assert!(fault.len() < 1000 && !fault.contains(char::is_control)),
+    }
 }
 
 /// The texts of settings: sizes, mixes, headers, paths.

@@ -72,6 +72,16 @@ fn conversations_take_any_bytes() {
 }
 
 #[test]
+fn replies_under_test_may_have_any_bytes() {
+    fuzz("replies");
+}
+
+#[test]
+fn counts_of_servers_may_have_any_bytes() {
+    fuzz("counts");
+}
+
+#[test]
 fn settings_take_any_text() {
     fuzz("settings");
 }

@@ -6,7 +6,7 @@
 pub mod cpu_time;
 pub mod host;
 pub mod listener;
-mod own_counts;
+pub mod own_counts;
 mod report;
 mod supervision;
 

@@ -40,7 +40,7 @@ impl OwnCountsReader {
 }
 
 /// Reads to the end, and returns the counts of the last line.
-fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
+pub fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
     let mut from = BufReader::new(from);
     let mut last = None;
     loop {
