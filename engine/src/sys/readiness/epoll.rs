@@ -78,12 +78,13 @@ impl Epoll {
         match Errno::result(result) {
             Ok(count) => Ok(count as usize),
             Err(Errno::EINTR) => Ok(0),
-            Err(Errno::ENOSYS) => self.wait_at_most_as_before(events, time),
+            // Filters of containers answer EPERM to calls that are newer than they are.
+            Err(Errno::ENOSYS | Errno::EPERM) => self.wait_at_most_as_before(events, time),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The same before Linux 5.11. epoll_wait counts whole milliseconds, so it waits for most of the time, and ppoll for the
+    /// The same without that call, which Linux has since 5.11. epoll_wait counts whole milliseconds, so it waits for most of the time, and ppoll for the
     /// rest.
     fn wait_at_most_as_before(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
         let whole = time.as_millis().saturating_sub(1);

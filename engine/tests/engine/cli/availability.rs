@@ -48,6 +48,21 @@ fn a_load_that_is_to_wait_with_a_ring_is_refused_with_the_reason() {
     }
 }
 
+/// Filters of containers that are older than epoll_pwait2 answer EPERM to it, as to every call that they do not know.
+#[test]
+fn a_load_with_epoll_needs_no_call_that_an_old_filter_forbids() {
+    let server = Server::start("thread_per_client", "bytes", &[]);
+    for error in [libc::EPERM, libc::ENOSYS] {
+        for ends in ["--loops 20", "--duration 100ms --connections kept --think 1ms"] {
+            let mut command = engine();
+            command.args(["load", "bytes", "--connect", server.address(), "--load", "closed_connections", "--json"]);
+            seccomp::forbid(command.args(ends.split(' ')), libc::SYS_epoll_pwait2, error);
+            let ran = run(&mut command);
+            assert_eq!(ran.status, Some(0), "{error} {ends}: {ran:?}");
+        }
+    }
+}
+
 /// Checks the test's own filter: everything that it does not forbid works under it.
 #[test]
 fn the_filter_forbids_nothing_else() {
