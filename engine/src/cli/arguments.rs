@@ -53,7 +53,7 @@ pub fn command() -> Command {
 /// Builds `serve`.
 pub fn serve_command() -> Command {
     let command = Command::new("serve")
-        .about("Serve a workload with a design until SIGINT or SIGTERM")
+        .about("Serve a workload with a design until a signal, such as SIGINT, ends it")
         .override_usage(format!("{} serve <DESIGN> [WORKLOAD] [OPTIONS]", program_name()))
         .arg(
             chosen("design", DESIGNS).required(true).help("Server design: how connections reach processes and threads"),
@@ -214,8 +214,8 @@ fn generate_command() -> Command {
         .about("Run a load generator that is not ours, and print what it used from exec to exit")
         .long_about(
             "Run a load generator that is not ours, and print what it and its child processes used from exec to exit. The JSON \
-             line `life` follows everything that the command prints. What the command leaves running is killed. SIGINT and \
-             SIGTERM are passed on; a command that runs 1 s longer is killed. The exit status is the command's, or 128 plus \
+             line `life` follows everything that the command prints. What the command leaves running is killed. Signals such \
+             as SIGINT are passed on; a command that runs 1 s longer is killed. The exit status is the command's, or 128 plus \
              the signal's number if a signal ended it",
         )
         .arg(command_to_run().value_name("COMMAND"))
@@ -234,7 +234,7 @@ fn count_command() -> Command {
         .about("Run serve or load, and print what it and its child processes used from exec to exit, as perf stat does")
         .long_about(
             "Run serve or load, and print what it and its child processes used from exec to exit, as perf stat does. The \
-             JSON line `life` follows everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
+             JSON line `life` follows everything that the command prints. Signals such as SIGINT are passed on. The exit status \
              is the command's, or 128 plus the signal's number if a signal ended it",
         )
         .arg(counters_option().default_value(COUNTED))
@@ -248,8 +248,8 @@ fn profile_command() -> Command {
         .long_about(
             "Run serve or load, and write where it and its child processes spend their time from exec to exit: sampled stacks \
              of the program and the kernel. The file has one JSON line about the profile, then one for each stack. The first \
-             line also follows everything that the command prints. SIGINT and SIGTERM are passed on. The exit status is the \
-             command's, or 128 plus the signal's number if a signal ended it",
+             line also follows everything that the command prints. Signals such as SIGINT are passed on. The exit status is \
+             the command's, or 128 plus the signal's number if a signal ended it",
         )
         .arg(file("output", "FILE").required_unless_present("check").help("File to write"))
         .arg(

@@ -22,7 +22,7 @@ use crate::server::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
 use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended};
-use crate::sys::signal::{self, Signal, SignalDescriptor};
+use crate::sys::signal::{self, SignalDescriptor};
 use crate::transfer::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -42,7 +42,7 @@ pub static ENTRY: Design = Design {
 
 fn serve(run: &'static Run) -> Result<()> {
     let board = Scoreboard::new(&run.settings).context("cannot create the scoreboard")?;
-    let deaths = SignalDescriptor::new(&[Signal::SIGCHLD])?;
+    let deaths = SignalDescriptor::of_children()?;
     signal::allow_interruption()?;
     let fork = |place| {
         process::fork(|| {

@@ -51,7 +51,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
         let interrupted = signal::interrupted();
-        // A child that has just been forked may not have set up its signals yet, so SIGTERM kills it.
+        // A child that has just been forked may not leave at interrupts yet, so a second one, which is SIGTERM, kills it.
         let ends_well = ended == Ended::Exited(0) || interrupted && ended == Ended::Killed(Signal::SIGTERM);
         if !ends_well {
             // A load that has lost a child is a different load; continuing would measure nothing useful.
@@ -70,7 +70,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
 
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {
     // A terminal interrupts every process of its group, and a reply may take long.
-    signal::leave_at_interrupt()?;
+    signal::leave_at_interrupt();
     let state = ClientState::new(run, run.tally.worker(index), index + 1, run.settings.integer(LOOPS.name));
     BlockingClient::new(state, false, None)?.take_turns();
     Ok(())

@@ -27,6 +27,10 @@ use crate::sys::user::User;
 /// Time for a program that is not ours to end after a signal, before it is killed.
 const TERM: Duration = Duration::from_secs(1);
 
+/// Signals of a terminal's keys. SIGHUP is not one: if a terminal hangs up, the kernel sends that to the first process of its
+/// session only.
+const KEYS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+
 /// A command to run.
 pub struct Command {
     /// Command with its arguments. This process becomes its parent. To a command of this program, `--parent` is added.
@@ -76,7 +80,7 @@ impl Passed {
 /// Runs the command to its end. `begin` gets the process that waits at the gate, and makes the watcher. If `begin` fails, the
 /// command does not start.
 pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>) -> Result<(W, Passed)> {
-    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    let signals = SignalDescriptor::of_children_and_interrupts()?;
     process::become_subreaper()?;
     let reaped = &Tally::new(0)?.general().reaped;
     process::count_reaped(reaped);
@@ -176,7 +180,8 @@ fn wait(
             }
             let echo = passed_on.is_some_and(|(last, when)| last == signal && when.elapsed() < ECHO);
             // If both are in the terminal's group, its key has signalled the child, too.
-            if !(echo || terminal && by_kernel) {
+            let is_key = terminal && by_kernel && KEYS.contains(&signal);
+            if !(echo || is_key) {
                 process::pass_on(signal, child);
                 passed_on = Some((signal, Instant::now()));
             }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{clock, process, retry};
+use super::{check, clock, process, retry};
 use crate::sys::memory::shared::SharedArray;
+use nix::sys::signal::SigSet;
 pub use nix::sys::signal::Signal;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Maximum delay after which a second signal counts as the same one: timeout(1) signals its child, and then its child's
@@ -23,9 +23,23 @@ pub struct SignalDescriptor {
 }
 
 impl SignalDescriptor {
-    /// Blocks the signals and opens the descriptor in non-blocking mode.
-    pub fn new(signals: &[Signal]) -> io::Result<Self> {
-        let set: SigSet = signals.iter().copied().collect();
+    /// Blocks the end of children (SIGCHLD) and opens the descriptor in non-blocking mode.
+    pub fn of_children() -> io::Result<Self> {
+        Self::of(SigSet::from(Signal::SIGCHLD))
+    }
+
+    /// The same for the end of children and for the signals that interrupt a run.
+    pub fn of_children_and_interrupts() -> io::Result<Self> {
+        let mut set = *SigSet::from(Signal::SIGCHLD).as_ref();
+        for signal in interrupts() {
+            // SAFETY: the call writes to the set, which is initialised.
+            check(unsafe { libc::sigaddset(&mut set, signal) })?;
+        }
+        // SAFETY: the set is initialised, and the kernel knows its signals.
+        Self::of(unsafe { SigSet::from_sigset_t_unchecked(set) })
+    }
+
+    fn of(set: SigSet) -> io::Result<Self> {
         set.thread_block()?;
         let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(SignalDescriptor { descriptor })
@@ -39,9 +53,10 @@ impl SignalDescriptor {
     /// Returns the next signal, if one has arrived, and whether the kernel sent it, as for a key of the terminal.
     pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
         let information = retry(|| self.descriptor.read_signal().map_err(io::Error::from))?;
-        Ok(information.and_then(|information| {
+        Ok(information.map(|information| {
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
-            Some((Signal::try_from(information.ssi_signo as i32).ok()?, by_kernel))
+            // A real-time signal has no name. It asks for the same as SIGTERM.
+            (Signal::try_from(information.ssi_signo as i32).unwrap_or(Signal::SIGTERM), by_kernel)
         }))
     }
 }
@@ -59,7 +74,7 @@ static LOST: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 /// accept continues after the handler (SA_RESTART).
 pub fn reap_children(lost: &'static AtomicU64) -> io::Result<()> {
     LOST.store(std::ptr::from_ref(lost).cast_mut(), Relaxed);
-    handle(Signal::SIGCHLD, reap, SaFlags::SA_RESTART | SaFlags::SA_NOCLDSTOP)
+    handle(libc::SIGCHLD, reap, libc::SA_RESTART | libc::SA_NOCLDSTOP)
 }
 
 extern "C" fn reap(_signal: libc::c_int) {
@@ -78,33 +93,61 @@ extern "C" fn reap(_signal: libc::c_int) {
 
 static INTERRUPTED: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Signals that interrupt a run: from a key of the terminal, kill(1), timeout(1), and so on.
-const INTERRUPTS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+/// Signals that interrupt a run although the program that started it ignores them. A shell ignores SIGINT for its background
+/// jobs, and scripts end these with `kill -INT`.
+const ALWAYS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+
+/// Further signals that would end this process (signal(7)). Not among them are SIGPIPE, which Rust ignores, and the signals of
+/// a program's own faults, such as SIGABRT.
+const UNLESS_IGNORED: [libc::c_int; 12] = [
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+];
+
+/// Returns the signals that interrupt a run: from a key of the terminal, kill(1), timeout(1), and so on. A signal that the
+/// program that started this one ignores, as nohup(1) ignores SIGHUP, stays ignored.
+fn interrupts() -> impl Iterator<Item = libc::c_int> {
+    let unless_ignored = UNLESS_IGNORED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    ALWAYS.into_iter().chain(unless_ignored.filter(|&signal| !is_ignored(signal)))
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: zero bytes are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the call changes nothing, and writes one sigaction.
+    let read = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    read == 0 && action.sa_sigaction == libc::SIG_IGN
+}
 
 /// Time of the first interrupt of this process (CLOCK_MONOTONIC, nanoseconds); 0 if there was none.
 static FIRST: AtomicU64 = AtomicU64::new(0);
 
-/// Makes SIGINT and SIGTERM set a flag that this process shares with its forked children. A second signal after [`ECHO`]
-/// ends the process.
+/// Makes the signals that interrupt a run set a flag that this process shares with its forked children. A second signal after
+/// [`ECHO`] ends the process.
 pub fn note_interrupts() -> io::Result<()> {
     let flag: &'static SharedArray<AtomicBool> = Box::leak(Box::new(SharedArray::new(1)?));
     INTERRUPTED.store(std::ptr::from_ref(&flag[0]).cast_mut(), Relaxed);
-    INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, note, SaFlags::empty()))
+    interrupts().try_for_each(|signal| handle(signal, note, 0))
 }
 
-/// Makes SIGINT and SIGTERM end this process at once with status 0, for a child whose results are in shared memory. They
-/// also set the flag of [`note_interrupts`] for all processes that share it: without one of its children, a load is
-/// incomplete.
-pub fn leave_at_interrupt() -> io::Result<()> {
-    INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, leave, SaFlags::empty()))
-}
+/// True in a child that ends at once at an interrupt.
+static LEAVES: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn leave(_signal: libc::c_int) {
-    // SAFETY: the pointer is null or points to a flag that lives for ever.
-    if let Some(flag) = unsafe { INTERRUPTED.load(Relaxed).as_ref() } {
-        flag.store(true, Relaxed);
-    }
-    process::leave(0);
+/// Makes the signals of [`note_interrupts`] end this process at once with status 0, for a child that was forked after that call
+/// and whose results are in shared memory. They also set the flag for all processes that share it: without one of its children,
+/// a load is incomplete.
+pub fn leave_at_interrupt() {
+    LEAVES.store(true, Relaxed);
 }
 
 /// Returns whether this process, or one that shares its flag, was interrupted.
@@ -114,6 +157,11 @@ pub fn interrupted() -> bool {
 }
 
 extern "C" fn note(signal: libc::c_int) {
+    if LEAVES.load(Relaxed) {
+        // SAFETY: the flag was set before the handler was, and lives for ever.
+        unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) };
+        process::leave(0);
+    }
     let at = clock::now();
     match FIRST.compare_exchange(0, at, Relaxed, Relaxed) {
         // SAFETY: the flag was set before the handler was, and lives for ever.
@@ -134,7 +182,7 @@ const INTERRUPTION: Signal = Signal::SIGUSR1;
 /// Lets [`interrupt_process`] and [`interrupt_thread`] end waiting calls of this process and its forked children with EINTR.
 /// The signal has no other effect.
 pub fn allow_interruption() -> io::Result<()> {
-    handle(INTERRUPTION, do_nothing, SaFlags::empty())
+    handle(INTERRUPTION as libc::c_int, do_nothing, 0)
 }
 
 extern "C" fn do_nothing(_signal: libc::c_int) {}
@@ -154,9 +202,12 @@ pub fn interrupt_thread<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     }
 }
 
-fn handle(signal: Signal, handler: extern "C" fn(libc::c_int), flags: SaFlags) -> io::Result<()> {
-    let action = SigAction::new(SigHandler::Handler(handler), flags, SigSet::empty());
+/// Sets a handler by sigaction(2). nix has no names for real-time signals, so they have their numbers.
+fn handle(signal: libc::c_int, handler: extern "C" fn(libc::c_int), flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: zero bytes are a valid sigaction, with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
+    action.sa_flags = flags;
     // SAFETY: the handlers of this module do only what signal-safety(7) allows.
-    unsafe { sigaction(signal, &action) }?;
-    Ok(())
+    check(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) }).map(drop)
 }

@@ -13,3 +13,4 @@ mod fuzzed;
 mod load;
 mod net;
 mod serve;
+mod signals;

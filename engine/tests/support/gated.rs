@@ -19,8 +19,14 @@ pub struct Gated {
 impl Gated {
     /// Starts a command whose standard output is lines for programs.
     pub fn start(command: &mut Command) -> Gated {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the engine can be started");
+        Gated::start_with_input(command, Stdio::piped())
+    }
+
+    /// The same with this standard input.
+    pub fn start_with_input(command: &mut Command, input: Stdio) -> Gated {
+        let mut child = command.stdin(input).stdout(Stdio::piped()).spawn().expect("the engine can be started");
+        // The command has our copy of its input.
+        command.stdin(Stdio::null());
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {

@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::ptr::{null, null_mut};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
 
 use super::{Ran, engine, process};
@@ -56,7 +57,7 @@ impl Drop for Interactive {
 
 /// Runs a program to its end whose standard error is a terminal. Its standard output is a pipe.
 pub fn run_on_a_terminal(command: &mut Command) -> Ran {
-    let (ours, theirs) = open();
+    let (ours, theirs) = terminal();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs).spawn().expect("it can be started");
     // The command has our copy of the other side, without which reading could not end.
     command.stderr(Stdio::null());
@@ -77,11 +78,15 @@ pub fn run_on_a_terminal(command: &mut Command) -> Ran {
     }
 }
 
-fn open() -> (OwnedFd, OwnedFd) {
+/// Makes a terminal. Returns its two sides: the one of a window or a network connection, and the one of programs.
+pub fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     // SAFETY: both pointers are to integers; name, attributes and size are optional.
     let opened = unsafe { libc::openpty(&mut ours, &mut theirs, null_mut(), null(), null()) };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: the two descriptors are new.
-    unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+    let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    // With a copy in another program, the terminal would not hang up.
+    fcntl(&ours, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag can be set");
+    (ours, theirs)
 }

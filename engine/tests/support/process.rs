@@ -179,6 +179,13 @@ pub fn signal(id: i32, signal: Signal) {
     kill(Pid::from_raw(id), signal).unwrap_or_else(|error| panic!("{signal} cannot be sent to {id}: {error}"));
 }
 
+/// The same by the signal's number: real-time signals have no name.
+pub fn signal_by_number(id: i32, number: i32) {
+    // SAFETY: the call takes numbers.
+    let sent = unsafe { libc::kill(id, number) };
+    assert_eq!(sent, 0, "{number} cannot be sent to {id}: {}", std::io::Error::last_os_error());
+}
+
 /// Kills a process and waits until it is gone or a zombie.
 pub fn kill_and_wait(id: i32) {
     signal(id, Signal::SIGKILL);

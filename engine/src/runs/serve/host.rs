@@ -78,7 +78,7 @@ pub fn host(plan: &Plan) -> Result<ExitCode> {
 
 fn run_command(plan: &Plan) -> Result<ExitCode> {
     let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
-    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    let signals = SignalDescriptor::of_children_and_interrupts()?;
     process::become_subreaper()?;
     let mut hosted = Hosted::start(plan, &signals)?;
     hosted.await_ready(plan, &signals)?;
@@ -448,7 +448,7 @@ fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
 // A server that is running ------------------------------------------------------------------------------------------------
 
 fn watch_running(plan: &Plan) -> Result<ExitCode> {
-    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    let signals = SignalDescriptor::of_children_and_interrupts()?;
     let addresses = address::resolve("--listen", &plan.address)?;
     let accepts = addresses.iter().find_map(|each| match each {
         Address::Tcp(address) => {

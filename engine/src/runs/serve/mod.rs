@@ -40,7 +40,7 @@ use crate::server::pool::{FAILED, report};
 use crate::sys::clock;
 use crate::sys::descriptor;
 use crate::sys::process::{self, Ended, Pid};
-use crate::sys::signal::{Signal, SignalDescriptor};
+use crate::sys::signal::SignalDescriptor;
 use crate::sys::socket;
 use crate::sys::user::User;
 use crate::transfer::channel::Way;
@@ -82,7 +82,7 @@ pub struct Plan {
 /// Serves until stopped. The exit status reports whether the server ended because of that.
 pub fn serve(plan: &Plan) -> Result<ExitCode> {
     let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
-    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    let signals = SignalDescriptor::of_children_and_interrupts()?;
     process::become_subreaper()?;
     let mut supervisor = Supervisor::start(plan, descriptor_limit, &signals)?;
     let ending = supervision::watch(&mut supervisor, &signals, plan.control)?;

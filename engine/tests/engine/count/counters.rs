@@ -258,7 +258,7 @@ fn a_signal_is_passed_on() {
 
 #[test]
 fn nothing_is_left_of_a_count_that_was_killed() {
-    for signal in [Signal::SIGKILL, Signal::SIGHUP] {
+    for signal in [Signal::SIGKILL, Signal::SIGABRT] {
         let counted = serve_counted("prefork");
         counted.line("ready");
         let family = process::family(counted.id());
