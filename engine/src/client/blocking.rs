@@ -21,7 +21,8 @@ pub struct BlockingClient<'run> {
 }
 
 impl<'run> BlockingClient<'run> {
-    /// Makes a client; call it where the client runs. `keep` means a persistent connection. Measures, or only counts.
+    /// Makes a client; call it where the client runs. `keep` means a persistent connection. Measures, or only counts and notes its
+    /// times to connect in [`LoadRun::connecting`](crate::client::load::LoadRun::connecting).
     pub fn new(state: ClientState<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
         let prepared = state.run.way.prepare(&state.run.settings);
         let openers = prepared
@@ -116,8 +117,12 @@ impl<'run> BlockingClient<'run> {
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {
         let (run, begun) = (self.state.run, now());
         let socket = connect(&run.target, self.state.number())?;
+        let at = now();
         if let Some(measure) = &mut self.measure {
-            measure.connected(begun, now());
+            measure.connected(begun, at);
+        }
+        if let Some(connecting) = &run.connecting {
+            connecting.record(at - begun);
         }
         self.state.caller(socket, &mut self.openers)
     }

@@ -13,6 +13,7 @@ use crate::base::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::base::unit::{HOUR, MICROSECOND, MILLISECOND, SECOND, Unit};
 use crate::base::window::Window;
 use crate::client::gave_up::GivingUp;
+use crate::client::histograms::SharedHistogram;
 use crate::client::live::latencies::LiveLatencies;
 use crate::client::measure::Measured;
 use crate::client::requirement::Requirement;
@@ -280,6 +281,8 @@ pub struct LoadRun {
     pub window: Window,
     /// Measurements in the window; each thread of the load adds its own as it ends.
     pub measured: Mutex<Measured>,
+    /// Times to connect of clients that are processes; `None` in other loads, which measure them with the rest.
+    pub connecting: Option<SharedHistogram>,
     /// Called at each edge of the window, with that moment (CLOCK_MONOTONIC, nanoseconds).
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
     /// Output of `--show`, if given.

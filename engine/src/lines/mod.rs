@@ -239,7 +239,7 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// Time to connect, for the connections opened in the window if there is one. A closed loop counts it apart from the
     /// latency; an open loop with a connection for each request counts it in the latency, too. Null if no connection was
-    /// opened, or if the load measures no latency.
+    /// opened.
     pub connecting: Option<Times>,
     /// Accuracy with which an open loop kept its schedule.
     pub scheduled: Option<Scheduled>,

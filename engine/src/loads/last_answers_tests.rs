@@ -104,6 +104,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         by_client: ByClient::new(2).unwrap(),
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),
+        connecting: None,
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
         show: None,
         expected_requests: load.expected_requests(&settings),

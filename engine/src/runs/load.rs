@@ -11,6 +11,7 @@ use crate::base::output::remark;
 use crate::base::setting::{Settings, Value};
 use crate::base::window::Window;
 use crate::client::gave_up::GivingUp;
+use crate::client::histograms::SharedHistogram;
 use crate::client::live::latencies::LiveLatencies;
 use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::client::measure::Measured;
@@ -126,6 +127,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         by_client: ByClient::new(clients).context(UNMAPPED)?,
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
+        connecting: (!plan.load.item.is_one_process()).then(SharedHistogram::new).transpose().context(UNMAPPED)?,
         mark: {
             let (mark, counting) = (plan.mark, Arc::clone(&counting));
             Box::new(move |edge, monotonic_ns| match edge {
@@ -191,7 +193,10 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         counted_to_ns: counted_to,
         window,
         latency: Latency::of(&measured)?,
-        connecting: Times::of(&measured.connecting)?,
+        connecting: match &run.connecting {
+            Some(of_processes) => Times::of(&of_processes.values())?,
+            None => Times::of(&measured.connecting)?,
+        },
         memory: plan.load.item.is_one_process().then(|| Memory::now(measured.connected)).flatten(),
         used: (&usage).into(),
         readout,

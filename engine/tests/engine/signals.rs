@@ -62,7 +62,10 @@ fn sends(server: &mut Server) {
 fn is_interrupted((result, status): (Value, Option<i32>), signal: i32) {
     assert_eq!((status, &result["interrupted"]), (Some(1), &true.into()), "{signal}: {result}");
     assert_eq!(result["tally"]["errors"], json!({}), "{signal}: {result}");
-    assert!(number(&result["tally"]["requests"]) > 100, "{signal}: {result}");
+    for count in [&result["tally"]["requests"], &result["connecting"]["requests"]] {
+        // The server has counted more, since it is the first to know.
+        assert!(number(count) > 50, "{signal}: {result}");
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ class LoadResult(Account):
     )
     connecting: Times | None = Field(
         None,
-        description="Time to connect, for the connections opened in the window if there is one. A closed loop counts it apart from the latency; an open loop with a connection for each request counts it in the latency, too. Null if no connection was opened, or if the load measures no latency.",
+        description="Time to connect, for the connections opened in the window if there is one. A closed loop counts it apart from the latency; an open loop with a connection for each request counts it in the latency, too. Null if no connection was opened.",
     )
     scheduled: Scheduled | None = Field(
         None, description="Accuracy with which an open loop kept its schedule."

@@ -7,16 +7,14 @@
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use crate::client::histograms::Scale;
 use crate::sys::memory::shared::SharedArray;
 
-/// Buckets per power of two: a percentile is off by 3 % at most.
-const STEPS: u64 = 16;
+/// Buckets for all numbers, 16 per power of two: a percentile is off by 3 % at most.
+const SCALE: Scale = Scale { step_bits: 4, powers: u64::BITS };
 
-/// Its logarithm.
-const STEP_BITS: u32 = STEPS.trailing_zeros();
-
-/// Number of buckets, for all numbers of 64 bits.
-const BUCKETS: usize = (64 - STEP_BITS as usize + 1) * STEPS as usize;
+/// Number of buckets.
+const BUCKETS: usize = SCALE.buckets();
 
 /// Maximum number of sets of buckets. Threads beyond share them.
 const MOST_SETS: usize = 64;
@@ -40,7 +38,7 @@ impl LiveLatencies {
     /// Counts a latency in nanoseconds of the client with this number, counted from 1. Clients of one thread have numbers
     /// that differ by a multiple of the number of threads.
     pub fn note(&self, client: usize, latency: u64) {
-        self.buckets[(client - 1) % self.sets * BUCKETS + bucket(latency)].fetch_add(1, Relaxed);
+        self.buckets[(client - 1) % self.sets * BUCKETS + SCALE.bucket(latency)].fetch_add(1, Relaxed);
     }
 
     /// Returns the number of latencies in each bucket so far. The numbers wrap.
@@ -68,42 +66,12 @@ pub fn percentile_between(before: &[u32], after: &[u32], quantile: f64) -> Optio
         below += count;
         below >= rank.max(1)
     })?;
-    Some(middle(place))
-}
-
-fn bucket(value: u64) -> usize {
-    let power = value.checked_ilog2().unwrap_or(0);
-    match power.checked_sub(STEP_BITS) {
-        None => value as usize,
-        Some(shift) => ((u64::from(shift) + 1) * STEPS + ((value >> shift) - STEPS)) as usize,
-    }
-}
-
-/// The value in the middle of a bucket.
-fn middle(bucket: usize) -> u64 {
-    let (power, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
-    match power.checked_sub(1) {
-        None => step,
-        Some(shift) => ((STEPS + step) << shift) + ((1 << shift) >> 1),
-    }
+    Some(SCALE.middle(place))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_number_has_a_bucket_near_it() {
-        let mut last = 0;
-        for value in (0..64).flat_map(|power| [1_u64 << power, (1 << power) + (1 << power) / 3]).chain([u64::MAX]) {
-            let place = bucket(value);
-            assert!(place < BUCKETS && place >= last, "{value}");
-            last = place;
-            let off = (middle(place) as f64 - value as f64).abs() / value as f64;
-            assert!(off <= 1.0 / 32.0, "{value}: {}", middle(place));
-        }
-        assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKETS - 1));
-    }
 
     #[test]
     fn a_percentile_is_of_the_latencies_between_two_readings() {

@@ -1,12 +1,17 @@
-//! Requests that become due while their client's connection cannot take them: their wait is not the load's own lateness.
+//! Requests that become due while their client's connection cannot take them: their wait is not the load's own lateness. And
+//! requests whose connection is late.
 
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde_json::Value;
+use thunderherd_engine::sys::socket::listen_drops;
 
-use crate::support::event_loops::{answer_lines, count, load, serve, with_each_back_end};
+use crate::support::event_loops::{answer_lines, back_ends, count, load, serve, with_each_back_end};
 use crate::support::lines::{items, name};
+use crate::support::{PATIENCE, eventually, unserved};
 
 fn blames_the_server(line: &Value) {
     let scheduled = &line["scheduled"];
@@ -43,5 +48,38 @@ fn requests_that_a_server_does_not_read_are_not_late() {
                        --timeout 1s";
         let (_, line) = load("echo", port, &format!("{options} {back_end}"));
         blames_the_server(&line);
+    });
+}
+
+/// A full accept queue: the kernel drops the client's SYN, and TCP sends another one after a second.
+#[test]
+fn a_connection_that_is_late_is_not_a_late_reply() {
+    const LATE: u64 = 900_000_000;
+    let of_event_loops = back_ends().into_iter().map(|back_end| format!("closed_connections --clients 1 {back_end}"));
+    let of_others =
+        ["closed --children 1", "closed_threads --clients 1", "closed_threads --clients 1 --connections kept"];
+    std::thread::scope(|scope| {
+        for options in of_others.map(str::to_owned).into_iter().chain(of_event_loops) {
+            scope.spawn(move || {
+                let (port, listener) = unserved::nobody_accepts();
+                listener.set_read_timeout(Some(PATIENCE)).unwrap();
+                let listener = TcpListener::from(listener);
+                let first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let server = std::thread::spawn(move || {
+                    let drops = || listen_drops(listener.as_fd()).unwrap();
+                    eventually("the kernel drops the client's SYN", || (drops() > 0).then_some(()));
+                    drop((listener.accept().unwrap(), first));
+                    answer_lines(listener.accept().unwrap().0, || ());
+                });
+                let (ran, line) = load("bytes", port, &format!("--load {options} --bytes 1 --check count --loops 1"));
+                server.join().unwrap();
+                assert_eq!((ran.status, &line["connecting"]["requests"]), (Some(0), &1.into()), "{options}: {ran:?}");
+                let mean = |times: &str| line[times]["mean_ns"].as_f64().map(|mean| mean as u64);
+                assert!(mean("connecting").is_some_and(|mean| mean > LATE), "{options}: {line}");
+                // Processes measure no latency.
+                assert_eq!(mean("latency").is_none(), options.starts_with("closed "), "{options}: {line}");
+                assert!(mean("latency").is_none_or(|mean| mean < LATE), "{options}: {line}");
+            });
+        }
     });
 }

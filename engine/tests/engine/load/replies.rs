@@ -90,6 +90,7 @@ fn all_is_right() {
         ] {
             assert_eq!(line["tally"][name], value, "{name} in {line}");
         }
+        assert_eq!(line["connecting"]["requests"], connections, "{line}");
         assert!(line["tally"]["receive_calls"].as_u64() >= Some(10), "{line}");
         let number = |name: &str| line[name].as_u64().unwrap();
         assert_eq!(number("elapsed_ns"), number("ended_monotonic_ns") - number("started_monotonic_ns"));
