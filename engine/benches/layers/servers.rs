@@ -151,8 +151,8 @@ impl Buffers {
         };
         ensure!(start != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
         // SAFETY: the buffers lie in the mapping, behind the entries.
-        let mut buffers =
-            Buffers { entries: start.cast(), memory: unsafe { start.cast::<u8>().add(entries) }, tail: 0 };
+        let memory = unsafe { start.cast::<u8>().add(entries) };
+        let mut buffers = Buffers { entries: start.cast(), memory, tail: 0 };
         (0..BUFFERS).for_each(|id| buffers.provide(id));
         Ok(buffers)
     }

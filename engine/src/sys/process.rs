@@ -270,10 +270,11 @@ pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>
         (check(libc::wait4(-1, &mut status, flags, &mut usage))?, usage)
     };
     // SAFETY: the pointer is null or points to sums that live for ever.
+    let sums = unsafe { REAPED.load(Relaxed).as_ref() };
     if process > 0
-        && let Some(reaped) = unsafe { REAPED.load(Relaxed).as_ref() }
+        && let Some(sums) = sums
     {
-        reaped.add(&Usage::from(&usage));
+        sums.add(&Usage::from(&usage));
     }
     Ok((process > 0).then(|| (Pid::from_raw(process), status)))
 }
