@@ -13,6 +13,7 @@ mod support;
 
 mod client_primitives;
 mod clients;
+mod conversations;
 mod draining;
 mod fairness;
 mod primitives;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Completion, Failed};
 
+use crate::conversations::random_conversations_of_two_clients;
 use crate::faults;
 use crate::rig::{Case, Listed, Rig, amid};
 use crate::support::client::Client;
@@ -36,6 +37,7 @@ const FORMS: &[(&str, Form)] = forms![
     several_requests_on_one_connection,
     two_requests_in_one_segment,
     many_requests_in_one_segment,
+    random_conversations_of_two_clients,
     a_request_and_the_end_before_the_first_read,
     half_close_after_the_request,
     connect_and_close_at_once,
