@@ -1,17 +1,24 @@
 //! Every send primitive under difficult conditions: tiny buffers, peers that hardly read or are gone, signals, messages
 //! of more pieces than a call takes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::fixtures::{
     Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, has, in_memory, noise, openers,
-    primitives, put, reader, send_all,
+    openers_with, primitives, put, reader, send_all,
 };
+use crate::base::setting::Value;
 use crate::count::tally::Tally;
+use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::signal;
 use crate::transfer::outbox::Piece;
 use crate::transfer::primitive::{Direction, Sent};
@@ -71,6 +78,123 @@ fn a_peer_that_takes_a_byte_at_a_time_gets_them_all() {
         channel.finish(PATIENCE);
         compare(name, &reader.join().unwrap(), &pieces.concat());
     });
+}
+
+/// Requested send buffers. Linux doubles each, and the smallest is its minimum, 4,608 bytes (socket(7)).
+const SEND_BUFFERS: [usize; 3] = [1, 10_000, 40_000];
+
+/// Bytes of a random case, more than the buffers of both ends.
+const ALL: usize = 150_000;
+
+/// Bytes of its first message. Linux derives the window from the largest segment so far (net/ipv4/tcp_input.c,
+/// tcp_measure_rcv_mss). After tiny segments only, the window is smaller than the next segment, which waits for a timer.
+const FIRST: usize = 10_000;
+
+/// Returns a random number from 0 to below `end`.
+fn below(random: &mut Xoshiro256PlusPlus, end: usize) -> usize {
+    (random.next_u64() % end as u64) as usize
+}
+
+/// Cuts the bytes at random into messages of pieces, which lie in one buffer, in buffers of their own, and in a file.
+fn cut_at_random(bytes: &Arc<[u8]>, random: &mut Xoshiro256PlusPlus) -> Vec<Vec<Piece>> {
+    let on_disk = file(bytes);
+    let mut messages = vec![vec![Piece::Bytes(Arc::clone(bytes), 0..FIRST)]];
+    let mut start = FIRST;
+    while start < bytes.len() {
+        let (mut message, most) = (Vec::new(), [4, 100, 3000, 20_000][below(random, 4)]);
+        for _ in 0..=below(random, 8) {
+            let end = bytes.len().min(start + below(random, most));
+            message.push(match below(random, 8) {
+                0 => Piece::File(Arc::clone(&on_disk), start as u64..end as u64),
+                1..4 => in_memory(&bytes[start..end].into()),
+                _ => Piece::Bytes(Arc::clone(bytes), start..end),
+            });
+            start = end;
+        }
+        messages.push(message);
+    }
+    messages
+}
+
+/// Sends random messages to a peer that reads random sizes, and compares all bytes. Returns in how many places a call took
+/// only a part of what it was given.
+fn cut_by_the_socket(name: &str, blocking: bool, send_buffer: usize, seed: u64) -> usize {
+    let title = format!("{name}, blocking: {blocking}, send buffer of {send_buffer}, seed {seed}");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let bytes: Arc<[u8]> = noise(seed, ALL).into();
+    let messages = cut_at_random(&bytes, &mut random);
+    let (mut peer, own) = connection(Buffers { send: Some(send_buffer), receive: Some(16 << 10) });
+    own.set_nonblocking(!blocking).unwrap();
+    own.set_write_timeout(Some(Duration::from_millis(1))).unwrap();
+    let settings = BTreeMap::from([("messages_at_once", Value::Integer([1, 3, 1024][below(&mut random, 3)]))]);
+    let tally = Tally::new(0).unwrap();
+    let mut channel = openers_with(name, "recv", &settings).open(own.into(), tally.shared()).unwrap();
+    // A blocking call waits for its timeout whenever the buffers are full, so its peer reads much at a time.
+    let most = if blocking { ALL } else { [100, 3000, ALL][below(&mut random, 3)] };
+    let (mut messages_left, mut starts, mut cuts) = (messages.iter(), BTreeSet::new(), BTreeSet::new());
+    let (mut given, mut received) = (0, Vec::new());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        for message in messages_left.by_ref().take(below(&mut random, 4)) {
+            for piece in message {
+                starts.insert(given);
+                given += piece.length();
+            }
+            put(&mut channel, message);
+        }
+        let (left, calls) = (channel.outbox.bytes(), tally.counts().send_calls);
+        match channel.send().unwrap() {
+            Sent::Done if given == ALL as u64 => break,
+            Sent::Done => continue,
+            Sent::Blocked => {}
+        }
+        let sent = given - channel.outbox.bytes();
+        let is_cut = match channel.outbox.front() {
+            // From the pipe: the first of these calls took something, and something is left.
+            _ if THROUGH_A_PIPE.contains(&name) => sent == given - left && tally.counts().send_calls > calls + 1,
+            Some(Piece::Bytes(..)) => !starts.contains(&sent),
+            // A piece of a file may be read in parts.
+            _ => false,
+        };
+        if is_cut {
+            cuts.insert(sent);
+        }
+        assert!(Instant::now() < deadline, "{title}: {} bytes are not sent", channel.outbox.bytes());
+        let sockets = [(channel.socket(), PollFlags::POLLOUT), (peer.as_fd(), PollFlags::POLLIN)];
+        let ready = descriptor::poll(&sockets, Some(PATIENCE)).unwrap();
+        if ready[0].contains(PollFlags::POLLERR) {
+            channel.reap().unwrap();
+        }
+        if ready[1].contains(PollFlags::POLLIN) {
+            let mut some = vec![0; 1 + below(&mut random, most)];
+            let read = peer.read(&mut some).unwrap();
+            received.extend_from_slice(&some[..read]);
+        }
+    }
+    channel.finish(PATIENCE);
+    peer.read_to_end(&mut received).unwrap();
+    compare(&title, &received, &bytes);
+    assert_eq!(tally.counts().bytes_sent, ALL as u64, "{title}");
+    cuts.len()
+}
+
+/// Primitives whose calls take bytes out of a pipe, not out of the outbox.
+const THROUGH_A_PIPE: [&str; 2] = ["splice", "vmsplice"];
+
+/// Whatever part of a message a call takes, the next call continues behind that part.
+#[test]
+fn partial_writes_of_any_size_lose_and_repeat_no_byte() {
+    let cuts = Mutex::new(BTreeMap::new());
+    with_every_primitive(|name, blocking| {
+        for seed in if blocking { 0..2 } else { 2..6 } {
+            for send_buffer in SEND_BUFFERS {
+                let more = cut_by_the_socket(name, blocking, send_buffer, seed);
+                *cuts.lock().unwrap().entry(name.to_owned()).or_insert(0) += more;
+            }
+        }
+    });
+    let cuts = cuts.into_inner().unwrap();
+    assert!(cuts.values().all(|&cuts| cuts > 0), "places of partial writes: {cuts:?}");
 }
 
 /// Data left in a cork, or with MSG_MORE, would wait for 200 ms; data that waits for a delayed acknowledgement, 40 ms.
