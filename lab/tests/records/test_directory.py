@@ -280,6 +280,11 @@ def test_an_unused_default_directory_is_removed(tmp_path: Path, monkeypatch: pyt
     assert not Path("results").exists()
 
 
+def test_neither_a_head_nor_a_field_of_csv_is_a_formula() -> None:
+    frame = polars.DataFrame({"=1+1": ["@x", None], "'=1+1": [-1.5, 2.0]})
+    assert records_directory.csv_of(frame) == "'=1+1,'=1+1\n'@x,-1.5\n,2.0\n"
+
+
 # Published schemas
 
 

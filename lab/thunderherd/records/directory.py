@@ -19,7 +19,9 @@ README.md       what these files are, and how to open them (`results_folder`, wh
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import io
 import json
 import os
 import time
@@ -510,4 +512,8 @@ def csv_of(frame: polars.DataFrame) -> str:
     import polars
 
     texts = polars.selectors.string()
-    return frame.with_columns(texts.map_elements(no_formula, return_dtype=polars.String)).write_csv()
+    rows = frame.with_columns(texts.map_elements(no_formula, return_dtype=polars.String))
+    # A trial names its metrics. Two heads may be the same text, which a table of polars does not allow.
+    heads = io.StringIO()
+    csv.writer(heads, lineterminator="\n").writerow(map(no_formula, frame.columns))
+    return heads.getvalue() + rows.write_csv(include_header=False)

@@ -5,6 +5,7 @@ What is written is read again by other readers: markdown-it's, polars', and a re
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import shutil
@@ -24,6 +25,7 @@ from markdown_it import MarkdownIt
 from thunderherd.cli import results
 from thunderherd.cli.main import run_command
 from thunderherd.cli.results import TABLE_FORMATS
+from thunderherd.files import FORMULA
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.by_name import all_tables
 from thunderherd.show.tables.formats import (
@@ -264,3 +266,20 @@ def test_csv_is_read_as_it_was_written(text: str) -> None:
     shown = as_csv(plain_table(["a", "b"], [[f"x{text}", 0.1], ["y", None]]))
     frame = polars.read_csv(io.BytesIO(shown.encode("utf-8", "replace")), infer_schema_length=None)
     assert frame["b"].to_list() == [0.1, None]
+
+
+def test_no_field_of_csv_is_a_formula(of: Summary) -> None:
+    """A summary of somebody else names contenders, which are fields, and metrics and axes, the heads."""
+    text = of.model_dump_json(by_alias=True).replace('"x_label":"', '"x_label":"=1+1+')
+    for base in {each.base for each in of.contenders}:
+        text = text.replace(f'"{base}', f'"=1+1+{base}')
+    for metric in {of.study.metric, *(sweep.metric for sweep in of.sweeps)}:
+        text = text.replace(f'"{metric}"', f'"=1+1+{metric}"')
+    tables = [as_csv(each.for_programs()) for each in all_tables(Summary.model_validate_json(text))]
+    fields = [field for table in tables for line in csv.reader(io.StringIO(table)) for field in line]
+    assert any(field.startswith("'=1+1") for field in fields)
+    assert not [field for field in fields if field.startswith(FORMULA) and not is_number(field)]
+
+
+def is_number(field: str) -> bool:
+    return field == "-" or re.fullmatch(r"[-+][\d.]+(e-?\d+)?", field) is not None

@@ -170,7 +170,8 @@ def as_csv(table: Table) -> str:
     """Writes a line of heads, then a line for each row; figures are unrounded, missing ones empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([head for column in table.columns for head in column.csv or (column.head,)])
+    # Metrics and axes are heads, and a summary names them.
+    writer.writerow([no_formula(head) for column in table.columns for head in column.csv or (column.head,)])
     for row in table.rows:
         fields = [each for cell in row.cells for each in cell.data or (cell.value,)]
         writer.writerow(no_formula(each) if isinstance(each, str) else each for each in fields)
