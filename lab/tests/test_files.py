@@ -86,6 +86,17 @@ def test_only_a_regular_file_is_appended_to(target: Path, tmp_path: Path) -> Non
     assert (tmp_path / "new").read_text() == "line\n"
 
 
+def test_a_new_file_replaces_nothing_and_follows_no_link(target: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(target)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("target", "link", "dangling"):
+        with pytest.raises(FileExistsError):
+            files.write_new(tmp_path / name, b"new")
+    assert target.read_text() == "untouched" and not (tmp_path / "nowhere").exists()
+    files.write_new(tmp_path / "new", b"new")
+    assert (tmp_path / "new").read_bytes() == b"new"
+
+
 def test_a_link_is_no_folder(tmp_path: Path) -> None:
     files.make_folder(tmp_path / "made")
     files.make_folder(tmp_path / "made")

@@ -28,6 +28,7 @@ __all__ = [
     "read_text",
     "replacing",
     "write_bytes",
+    "write_new",
     "write_text",
 ]
 
@@ -97,6 +98,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a file."""
     write_bytes(path, text.encode())
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a new file; raise FileExistsError if there is one, or a link, even one that leads nowhere."""
+    with path.open("xb") as file:
+        file.write(content)
 
 
 def open_for_appending(path: Path) -> int:

@@ -81,6 +81,35 @@ def test_a_run_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path
     assert not [path for path in run.iterdir() if path.is_symlink() and not path.name.startswith(".")]
 
 
+@as_root
+def test_a_chart_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path) -> None:
+    assert shell("$T run small.toml --out run", here).returncode == 0
+    run, target = here / "run", here / "target"
+    name = shell("$T plot run", here).stdout.split()[0]
+    target.write_text("untouched")
+    (run / f"{name}.svg").symlink_to(target)
+    os.chown(run, SOMEBODY, SOMEBODY)
+    ended = shell(f"$T plot run {name}", here)
+    assert ended.returncode == 0, ended.stderr
+    assert target.read_text() == "untouched"
+    assert not (run / f"{name}.svg").is_symlink() and (run / f"{name}.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("command", ["plot run blocks --format svg", "report run", "table run main"])
+def test_a_link_or_a_pipe_that_the_user_typed_is_written_to(command: str, here: Path) -> None:
+    assert shell("$T run small.toml --out run", here).returncode == 0
+    link, target = here / "link", here / "target"
+    target.write_text("old")
+    link.symlink_to(target)
+    ended = shell(f"$T {command} --output link", here)
+    assert ended.returncode == 0, ended.stderr
+    assert link.is_symlink() and target.read_text() not in ("", "old")
+    os.mkfifo(here / "pipe")
+    ended = shell(f"timeout 60 cat pipe >read & $T {command} --output pipe && wait", here)
+    assert ended.returncode == 0 and (here / "pipe").is_fifo(), ended
+    assert (here / "read").read_text() == target.read_text()
+
+
 def own(name: str) -> bool:
     """True for the files that a resumed run reads."""
     return name in ("run.json", "trials.jsonl")

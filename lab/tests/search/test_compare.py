@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from made.refusals import refused
+from made.refusals import codes_printed, refused
 from made.summaries.trials import made_trial
 from rich.console import Console
 
@@ -534,6 +534,16 @@ def test_mistakes_on_the_command_line(
     assert (tmp_path / "kept.toml").read_text() == "mine" and [*tmp_path.iterdir()] == [
         tmp_path / "kept.toml"
     ]
+
+
+def test_a_study_is_not_saved_to_where_a_link_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link.toml").symlink_to("target.toml")
+    assert main.run_command(["compare", "epoll", "prefork", "--save", "link.toml"]) == 2
+    assert codes_printed(capsys.readouterr().err) == ["compare.save_exists"]
+    assert [path.name for path in tmp_path.iterdir()] == ["link.toml"]
 
 
 def test_short_options_may_have_their_value_joined() -> None:

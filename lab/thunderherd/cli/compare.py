@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -127,16 +127,12 @@ def compare(
             where="compare",
         )
     most = None if fail_if_slower is None else percent(fail_if_slower, "compare", "--fail-if-slower")
-    if save is not None and save.exists():
-        raise UserError(
-            "already exists",
-            code="compare.save_exists",
-            hint="choose another file",
-            where=f"compare: --save {save}",
-        )
-
+    # A link that leads nowhere exists, too.
+    if save is not None and os.path.lexists(save):
+        raise _exists(save)
     check_output("compare", "--save", save)
 
+    from thunderherd.files import read_bytes, write_new
     from thunderherd.search.compare import COMPARISON
     from thunderherd.search.compare import compare as run_comparison
     from thunderherd.search.request import CompareRequest
@@ -161,7 +157,10 @@ def compare(
     )
     summary, run = run_comparison(request)
     if save is not None:
-        shutil.copyfile(run.parent / f"{COMPARISON}.toml", save)
+        try:
+            write_new(save, read_bytes(run.parent / f"{COMPARISON}.toml"))
+        except FileExistsError:
+            raise _exists(save) from None
     report = report_of_run(run)
     if as_json:
         print(json.dumps(_as_json(summary, report), indent=2))
@@ -173,6 +172,15 @@ def compare(
 
         open_page(report)
     return status_of(summary, most)
+
+
+def _exists(save: Path) -> UserError:
+    return UserError(
+        "already exists",
+        code="compare.save_exists",
+        hint="choose another file",
+        where=f"compare: --save {save}",
+    )
 
 
 def status_of(summary: Summary, most: float | None) -> int:

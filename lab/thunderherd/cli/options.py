@@ -184,10 +184,21 @@ def check_output(command: str, option: str, path: Path | None) -> None:
     )
 
 
-def write_output(command: str, path: Path, content: bytes, *, quiet: bool = False) -> None:
-    """Write a file and print its path, unless `quiet`; raise `UserError` if it cannot be written."""
+def write_output(
+    command: str, path: Path, content: bytes, *, typed: bool = True, quiet: bool = False
+) -> None:
+    """Write a file and print its path, unless `quiet`; raise `UserError` if it cannot be written.
+
+    A path that the user typed may be a link or a pipe, as after a shell's `>`. With `typed=False` the command
+    has chosen it in a folder that may be somebody else's, so no link is followed.
+    """
+    from thunderherd.files import write_bytes
+
     try:
-        path.write_bytes(content)
+        if typed:
+            path.write_bytes(content)
+        else:
+            write_bytes(path, content)
     except OSError as error:
         raise UserError(
             f"cannot be written: {error.strerror}",

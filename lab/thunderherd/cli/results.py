@@ -259,8 +259,9 @@ def plot(
 
         raise UserError(unknown("chart", name, list(charts), "plot").at("plot"))
     form = chosen_format("plot", form, output, {each: each for each in FORMATS}, "svg")
-    file = output or directory / f"{name}.{form}"
-    write_output("plot", file, as_file(charts[name].specification(), form))
+    # The name of a sweep in somebody's summary may have slashes.
+    file = output or directory / Path(f"{name}.{form}").name
+    write_output("plot", file, as_file(charts[name].specification(), form), typed=output is not None)
 
 
 def report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,18 @@ def test_mistakes_say_what_is_allowed(
     assert run_command(["plot", "run", *words]) == 2
     stderr = capsys.readouterr().err
     assert codes_printed(stderr) == [code] and fact in stderr
+
+
+def test_a_chart_whose_name_is_a_path_is_written_into_the_folder(
+    of: Summary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chart = replace(by_name.all_charts(of)[0], name="../elsewhere/chart")
+    monkeypatch.setattr(by_name, "all_charts", lambda *_: [chart])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    assert run_command(["plot", str(tmp_path / "run"), chart.name]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "run/chart.svg")
+    assert (tmp_path / "run/chart.svg").exists() and not [*(tmp_path / "elsewhere").iterdir()]
 
 
 def test_a_directory_without_a_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

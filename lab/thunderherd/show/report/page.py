@@ -57,6 +57,7 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
         path, or with one in a directory that is not there; or the file of several runs, whose name was not
         given, is there and is no report.
     """
+    is_typed = path is not None
     if isinstance(source, Summary):
         runs = [ReportedRun(source)]
         if path is None:
@@ -86,7 +87,11 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
         )
     check_room(OF_CHARTS, "a report")
     text = render_runs(runs)
-    write_text(path, text)
+    if is_typed:
+        # It may be a link, or /dev/stdout, which a new file would replace.
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_text(path, text)
     return path
 
 
