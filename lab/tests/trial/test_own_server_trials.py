@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from pwd import getpwnam
 
 import pytest
 from made.interrupted import left_of
@@ -26,6 +28,7 @@ from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.own_programs import check_owner
 from thunderherd.trial.caveats import own_server_notes
+from thunderherd.trial.folder import filled_in
 from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import run_trial
 
@@ -242,6 +245,53 @@ def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> Non
     folders = (tmp_path / "seen").read_text().split()
     assert len(set(folders)) == 2 and not any(Path(each).exists() for each in folders)
     assert {"{dir}/port.txt", "{dir}/latin.txt"} <= prepared(made)["own"]["files"].keys()
+
+
+NOBODY = getpwnam("nobody")
+PYTHON = shutil.which("python3", path="/usr/bin:/bin")
+"""A Python that every user may run, unlike one in a user's own folder."""
+as_nobody = pytest.mark.skipif(
+    os.geteuid() != 0 or PYTHON is None, reason="only root can become another user, who needs a Python"
+)
+
+
+@as_nobody
+@pytest.mark.parametrize("user", ["nobody", str(NOBODY.pw_uid)])
+def test_a_server_its_folder_and_its_version_are_those_of_the_user(user: str, tmp_path: Path) -> None:
+    more = """
+import os, pathlib, sys
+folder = pathlib.Path(sys.argv[0]).parent
+owners = {each.stat().st_uid for each in (folder, *folder.iterdir())}
+assert {os.getuid()} == {os.geteuid()} == owners, (os.getuid(), owners)
+assert os.getgroups() == [os.getgid()] and os.getgid() == folder.stat().st_gid
+"""
+    command = (
+        f'command = ["{PYTHON}", "{{dir}}/checked.py", "{{dir}}/./counts"]\n'
+        'version = ["sh", "-c", "id -u; id -G"]\n[contenders.lab]\n'
+    )
+    (tmp_path / "checked.py").write_text(more + SERVER)
+    made = study(tmp_path, "closed", COUNTED, f'{command}user = "{user}"')
+    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    assert trial.valid, trial.invalid_reasons
+    assert prepared(made)["own"]["version"] == f"{NOBODY.pw_uid} / {NOBODY.pw_gid}"
+
+
+def test_a_folder_is_given_away_after_its_files_and_without_following_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner could put a link in the place of a file."""
+    made = study(tmp_path, "closed", COUNTED, f'command = ["{sys.executable}", "{{dir}}/server.py"]')
+    given: list[tuple[bool, bool]] = []
+
+    def chown(path: Path, user: int, group: int, *, follow_symlinks: bool) -> None:
+        assert (user, group) == (NOBODY.pw_uid, NOBODY.pw_gid)
+        given.append((path.is_dir(), follow_symlinks))
+
+    monkeypatch.setattr("os.chown", chown)
+    server = made.contender("own").own_server
+    assert server is not None
+    with filled_in(server, "127.0.0.1:0", {}, "nobody"):
+        assert given == [(False, False), (True, False)]
 
 
 @pytest.mark.parametrize(

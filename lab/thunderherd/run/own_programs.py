@@ -18,6 +18,7 @@ from typing import Any
 from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import Problem, UserError
 from thunderherd.files import read_bytes
+from thunderherd.machine.users import find_user
 from thunderherd.records.directory import RunInfo
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import OwnProgram
@@ -38,8 +39,10 @@ def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str,
 
     These are its command, the SHA-256 of its program and of the other files that its command names, and its
     version. If its version cannot be had, `warnings` says why. A load generator has the contender's name and
-    " load". Raise `UserError` if one cannot be built or found. If its study says how to install it, `unfit`
-    receives the problem instead, by the contender's name.
+    " load". Builds run as the caller, who owns their files, and version commands as the servers do.
+
+    Raise `UserError` if one cannot be built or found. If its study says how to install it, `unfit` receives
+    the problem instead, by the contender's name.
     """
     found: dict[str, Any] = {}
     failed: dict[str, Problem] = {}
@@ -47,7 +50,7 @@ def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str,
     for contender, name, server in _programs(study):
         if name not in found and name not in failed:
             try:
-                found[name] = _prepared(name, server, built)
+                found[name] = _prepared(name, server, built, contender.lab.user)
             except UserError as error:
                 if unfit is None or server.install is None:
                     raise
@@ -58,7 +61,10 @@ def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str,
 
 
 def _prepared(
-    name: str, server: OwnProgram, built: dict[tuple[Path | None, tuple[str, ...]], UserError | None]
+    name: str,
+    server: OwnProgram,
+    built: dict[tuple[Path | None, tuple[str, ...]], UserError | None],
+    user: str | None,
 ) -> dict[str, Any]:
     """Build a program unless `built` has the outcome, and return what a run records of it."""
     if server.url is not None:
@@ -77,7 +83,7 @@ def _prepared(
         "command": shlex.join(server.command),
         "sha256": _hash(name, server.command[0]),
         "files": _files(server),
-        **_version(name, server),
+        **_version(name, server, user),
     }
 
 
@@ -130,17 +136,28 @@ def _build(name: str, server: OwnProgram) -> None:
         (server.built / DONE).touch()
 
 
-def _version(name: str, server: OwnProgram) -> dict[str, Any]:
+def _version(name: str, server: OwnProgram, user: str | None) -> dict[str, Any]:
     """Return what its version command printed, and a warning if that failed."""
     if not server.version:
         return {"version": None}
-    status, output = _run(name, "version", server.version, server, VERSION_SECONDS)
+    status, output = _run(name, "version", server.version, server, VERSION_SECONDS, user)
     warnings = {"warnings": [f"version: {ending_in_words(status)}"]} if status != 0 else {}
     return {"version": _end(output), **warnings}
 
 
-def _run(name: str, what: str, command: Sequence[str], server: OwnProgram, seconds: float) -> tuple[int, str]:
-    """Run a command, and kill what it leaves running; return its exit status and the end of its output."""
+def _run(
+    name: str,
+    what: str,
+    command: Sequence[str],
+    server: OwnProgram,
+    seconds: float,
+    user: str | None = None,
+) -> tuple[int, str]:
+    """Run a command, and kill what it leaves running; return its exit status and the end of its output.
+
+    With a user it runs as that user, in the user's own group alone, as the engine runs servers.
+    """
+    owner = find_user(user) if user is not None else None
     try:
         process = subprocess.Popen(
             command,
@@ -150,6 +167,9 @@ def _run(name: str, what: str, command: Sequence[str], server: OwnProgram, secon
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            user=owner.number if owner else None,
+            group=owner.group if owner else None,
+            extra_groups=[owner.group] if owner else None,
         )
     except OSError as error:
         raise _failed(name, what, f"cannot be started: {error.strerror}", command) from None

@@ -8,13 +8,14 @@ if there is one, with `{port}`, `{host}`, `{dir}` and the settings of the load f
 from __future__ import annotations
 
 import contextlib
-import shutil
+import os
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.machine.users import find_user
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled, template_name
 from thunderherd.study.resolved import OwnProgram
 
@@ -57,8 +58,7 @@ def filled_in(
             values[DIR] = str(folder)
             _fill_folder(folder, words, server.directory, values)
             if user is not None:
-                for path in (folder, *folder.iterdir()):
-                    shutil.chown(path, user)
+                _give(folder, user)
         yield _filled(server, values, f"{host}:{ports[0]}", ports[1])
 
 
@@ -84,6 +84,15 @@ def _fill_folder(
             text = template.read_text(encoding="utf-8", errors="surrogateescape")
             target.write_text(filled(text, values), encoding="utf-8", errors="surrogateescape")
             target.chmod(template.stat().st_mode & 0o777)
+
+
+def _give(folder: Path, name: str) -> None:
+    """Give a folder to a user: its files first, since its owner may put links in their place."""
+    user = find_user(name)
+    if user is None:  # The engine refuses to run the server.
+        return
+    for path in (*folder.iterdir(), folder):
+        os.chown(path, user.number, user.group, follow_symlinks=False)
 
 
 def template_of(word: str, directory: Path | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pwd import getpwnam
 
 import pytest
 from made import study_labs
@@ -43,6 +44,22 @@ def test_only_root_may_choose_a_user(
     assert {each.code for each in refused(tmp_path, text)} == {"study.user_without_root"}
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert {each.lab.user for each in loaded(tmp_path, text).contenders} == {"nobody"}
+
+
+@pytest.mark.parametrize("user", ["no-such-user", "4294967294"])
+def test_a_user_that_does_not_exist_is_refused(
+    user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    problems = refused(tmp_path, f'{STUDY}[lab]\nuser = "{user}"\n')
+    assert {each.code for each in problems} == {"study.unknown_user"}
+    assert user in problems[0].message and "/etc/passwd" in problems[0].hint
+
+
+def test_a_user_may_be_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    text = f'{STUDY}[lab]\nuser = "{getpwnam("nobody").pw_uid}"\n'
+    assert {each.lab.user for each in loaded(tmp_path, text).contenders} == {str(getpwnam("nobody").pw_uid)}
 
 
 def test_an_unavailable_design_is_refused(tmp_path: Path) -> None:

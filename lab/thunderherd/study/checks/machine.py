@@ -9,6 +9,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, USUAL, named, with_namespaces
 from thunderherd.labs.words import QUANTITIES
+from thunderherd.machine.users import PASSWORDS, find_user
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
@@ -74,10 +75,20 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
         if reason and (value := getattr(each.lab, key)) is not None:
             message = f"{key} = {show(value)} is not available on this machine: {reason}"
             yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")
-    if each.lab.user is not None and os.geteuid() != 0:
-        message = f"user = {show(each.lab.user)}: only root may run servers and clients as another user"
-        yield each.where("lab", "user"), Problem(message, "study.user_without_root", "leave user out")
+    if each.lab.user is not None and (problem := _unavailable_user(each.lab.user)):
+        yield each.where("lab", "user"), problem
     yield from _unavailable_congestion_controls(each, catalogue)
+
+
+def _unavailable_user(user: str) -> Problem | None:
+    """Return why servers and clients cannot run as a user; None if they can."""
+    if os.geteuid() != 0:
+        message = f"user = {show(user)}: only root may run servers and clients as another user"
+        return Problem(message, "study.user_without_root", "leave user out")
+    if find_user(user) is None:
+        hint = f"give a name or a number of {PASSWORDS}, such as nobody"
+        return Problem(f"user = {show(user)}: there is no such user", "study.unknown_user", hint)
+    return None
 
 
 def _unavailable_congestion_controls(

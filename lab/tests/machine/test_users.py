@@ -1,0 +1,28 @@
+"""Users are found by name and by number in the file that the engine reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thunderherd.machine.users import User, find_user
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("nobody", User(65_534, 65_533)), ("65534", User(65_534, 65_533)), ("root", User(0, 0)),
+        ("0", User(0, 0)), ("7", User(1000, 1000)), ("65533", None), ("absent", None), ("", None),
+        ("+", None), ("²", None),
+    ],
+)  # fmt: skip
+def test_users_are_found_by_name_and_by_number(
+    name: str, found: User | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passwords = tmp_path / "passwd"
+    passwords.write_text(
+        "root:x:0:0::/:/bin/sh\n+\nshort:x\nbad:x:x:x::/:\n7:x:1000:1000::/:\nnobody:x:65534:65533::/:\n"
+    )
+    monkeypatch.setattr("thunderherd.machine.users.PASSWORDS", passwords)
+    assert find_user(name) == found
