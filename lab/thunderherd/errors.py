@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -57,6 +58,17 @@ class UserError(Exception):
     def codes(self) -> tuple[str, ...]:
         """The code of each problem."""
         return tuple(each.code for each in self.problems)
+
+
+SPACE = "free some space, or choose another place with --out; --resume continues a run"
+
+REMEDIES = {
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "the whole system has no descriptor left (sysctl fs.file-max)",
+}
+"""Hints by the number of a system's error, for what a machine or a user can run out of."""
 
 
 class Refusal(UserError):

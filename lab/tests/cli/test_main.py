@@ -18,6 +18,7 @@ from made.stand_in import HOLES, UNAVAILABLE, answered, forked
 import thunderherd
 from thunderherd.cli import main
 from thunderherd.cli.list import MARK, SECTIONS, SHORTENED
+from thunderherd.errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -105,6 +106,21 @@ def test_missing_engine_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_engine_that_cannot_be_started_is_refused(stand_in: Path) -> None:
     stand_in.write_text("#!/no/such/interpreter\n")
     assert_mistake(run("serve", "prefork"), "engine.cannot_start", str(stand_in), "`make build`")
+
+
+def test_the_hint_for_an_engine_that_cannot_be_started_is_that_of_the_error(stand_in: Path) -> None:
+    code = (
+        "import errno, os, sys\nfrom thunderherd.cli.main import run_command\n"
+        "def execv(*words): raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))\n"
+        "os.execv = execv\nsys.exit(run_command(['serve', 'prefork']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert_mistake(done, "engine.cannot_start", str(stand_in), "hint: the whole system has no descriptor")
+
+
+@pytest.mark.parametrize("number", REMEDIES)
+def test_what_a_machine_runs_out_of_has_the_same_hint_in_a_command(number: int) -> None:
+    assert main._system_problem(OSError(number, "")).hint == REMEDIES[number]
 
 
 # list -------------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +21,7 @@ from made.refusals import refused
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue, TextSetting
 from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
+from thunderherd.engine.process import not_started
 from thunderherd.errors import Problem, Refusal, UserError
 
 Fake = Callable[..., Path]
@@ -82,6 +85,50 @@ def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     for problems in (refused(catalogue), of_server.value.problems):
         assert [each.code for each in problems] == ["engine.not_started"]
         assert "`make build`" in problems[0].hint
+
+
+AT_A_LIMIT = """
+import os, resource, tempfile
+from thunderherd.engine.client import output_of
+from thunderherd.engine.process import EngineProcess
+from thunderherd.errors import UserError
+tempfile.gettempdir()  # found by writing a file
+hard, open_now = resource.getrlimit(resource.RLIMIT_NOFILE)[1], len(os.listdir("/proc/self/fd")) - 1
+starts = [
+    lambda: EngineProcess(["/bin/sleep", "60"], "sleep", control=True).end(at_once=True),
+    lambda: output_of(["/bin/true"], "true"),
+]
+for spare in range(14):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + spare, hard))
+    for start in starts:
+        try:
+            start()
+            print("started")
+        except UserError as error:
+            print(*error.codes, error.problems[0].hint)
+        except OSError as error:  # a file for its stderr
+            print(error.strerror)
+try:
+    os.waitpid(-1, os.WNOHANG)
+    print("a process is left")
+except ChildProcessError:
+    pass
+"""
+
+
+def test_at_a_limit_on_open_files_the_hint_names_the_limit() -> None:
+    words = [sys.executable, "-c", AT_A_LIMIT]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert {*done.stdout.splitlines()} == {
+        "engine.not_started raise the limit on open files (ulimit -n)", "Too many open files", "started",
+    }, done.stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.EMFILE, errno.ETXTBSY])
+def test_only_a_program_that_is_not_there_or_is_none_is_built(number: int) -> None:
+    is_built = number in (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+    error = not_started("engine", OSError(number, os.strerror(number)))
+    assert isinstance(error, UserError) and ("make build" in error.problems[0].hint) == is_built
 
 
 def test_settings_become_flags(some_catalogue: Catalogue) -> None:

@@ -78,10 +78,12 @@ def _become_engine(command: str, arguments: list[str]) -> NoReturn:
     try:
         os.execv(engine, [PROGRAM, command, *arguments])
     except OSError as error:
+        from thunderherd.engine.process import hint_of_start
+
         raise UserError(
             f"cannot be started: {error.strerror}",
             code="engine.cannot_start",
-            hint="run `make build`",
+            hint=hint_of_start(error),
             where=str(engine),
         ) from None
 

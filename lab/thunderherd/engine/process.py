@@ -20,7 +20,7 @@ from typing import IO, Any, NoReturn, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.engine.line_base import SCHEMA
-from thunderherd.errors import Problem, Refusal, UserError
+from thunderherd.errors import REMEDIES, Problem, Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"
 FAILURE = 1
@@ -97,6 +97,12 @@ class EngineProcess:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._buffer = b""
         try:
+            # It has a descriptor. Without room for one, no process is left behind.
+            self._selector = selectors.DefaultSelector()
+        except OSError as error:
+            self._errors.close()
+            raise not_started(command[0], error) from None
+        try:
             self._popen = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE if control else subprocess.DEVNULL,
@@ -107,12 +113,12 @@ class EngineProcess:
                 env={**os.environ, **environment} if environment else None,
             )
         except OSError as error:
+            self._selector.close()
             self._errors.close()
             raise not_started(command[0], error) from None
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
-        self._selector = selectors.DefaultSelector()
         self._selector.register(self._output, selectors.EVENT_READ)
 
     def write_line(self, text: str) -> None:
@@ -264,7 +270,16 @@ def not_started(program: str | Path, error: OSError) -> EngineError | UserError:
     message = f"{program} cannot be started: {error.strerror}"
     if error.errno in NO_ROOM:
         return NoRoomError(f"{message}, as at a limit on processes or memory [{NoRoomError.code}]")
-    return UserError(message, code=NoRoomError.code, hint="run `make build`")
+    return UserError(message, code=NoRoomError.code, hint=hint_of_start(error))
+
+
+NOT_BUILT = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+"""Errors of a program that is not there, or that is none."""
+
+
+def hint_of_start(error: OSError) -> str:
+    """Return what to do if the engine's program cannot be started; empty if nothing is known."""
+    return "run `make build`" if error.errno in NOT_BUILT else REMEDIES.get(error.errno or 0, "")
 
 
 def problem_in(stderr: str) -> Problem:
