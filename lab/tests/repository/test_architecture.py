@@ -6,10 +6,11 @@ that it uses. test_entries.py says what an entry is.
 
 from __future__ import annotations
 
+import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TypeVar
@@ -158,6 +159,35 @@ def test_imports_of_the_lab_have_no_circle() -> None:
     assert not circle, f"these import each other: {circle}"
 
 
+SHELLS = {"sh", "bash", "dash", "ash", "ksh", "zsh"}
+THROUGH_A_SHELL = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+WITH_A_SHELL = "gate/revisions.py"
+"""The build of a revision is a line that the user typed for a shell."""
+
+
+def test_the_lab_starts_programs_without_a_shell() -> None:
+    """A name from a study, a summary or a machine is then never a command."""
+    wrong = {
+        path.relative_to(LAB).as_posix(): lines
+        for path in sorted(LAB.rglob("*.py"))
+        if (lines := [*uses_of_a_shell(path)])
+    }
+    assert wrong.keys() <= {WITH_A_SHELL}, wrong
+
+
+def uses_of_a_shell(path: Path) -> Iterator[int]:
+    """The lines that start a shell: a function that does, `shell=`, or words such as "sh", "-c"."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            options = {each.arg: ast.unparse(each.value) for each in node.keywords}
+            if ast.unparse(node.func) in THROUGH_A_SHELL or options.get("shell", "False") != "False":
+                yield node.lineno
+        elif isinstance(node, ast.List | ast.Tuple):
+            words = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+            if "-c" in words and SHELLS & {str(word).rpartition("/")[2] for word in words}:
+                yield node.lineno
+
+
 # The engine -------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +318,16 @@ def test_every_branch_of_a_use_is_read() -> None:
 )
 def test_relative_path_is_resolved_from_its_module(written: str, named: tuple[str, ...] | None) -> None:
     assert named_module(tuple(written.split("::")), ("top", "own"), {"child"}) == named
+
+
+def test_a_shell_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "example.py"
+    source.write_text(
+        "os.system(x)\nrun(x, shell=True)\nrun(x, shell=False)\nrun(['sh', '-c', x])\n"
+        "run(('/bin/bash', '-e', '-c', x))\nrun(['cc', '-c', x])\nsubprocess.getoutput(x)\n"
+        "run([*words, 'sh', '-c'], shell=wanted)\n"
+    )
+    assert sorted({*uses_of_a_shell(source)}) == [1, 2, 4, 5, 7, 8]
 
 
 def test_circle_is_found() -> None:
