@@ -125,6 +125,8 @@ CASES = [
          words=("60.0% of the machine",)),
     # More than is allowed, but not by more than a sampled clock can feign.
     Case("neighbours", "others", "good", machine={"noise": made_noise(foreign=0.155)}),
+    Case("neighbours", "other runs", "notable", {"proc/7/comm": "thunderherd-eng\n", "proc/8/comm": "sh\n"},
+         ("1 process of Thunderherd", r"\(7\)"), ("ps -o pid,user,etime,pcpu,args -p 7",)),
     Case("neighbours", "throttling", "notable", machine={"noise": made_noise(throttled=3)},
          words=("3 times",)),
     Case("counters", "perf_event_paranoid", "good", words=("1", "kernel included")),

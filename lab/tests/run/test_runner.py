@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -28,7 +29,14 @@ from thunderherd.machine import description
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import runner
 from thunderherd.run.progress import Clock, PlainProgress
-from thunderherd.run.runner import NEW_RUN, NOTHING_TO_RESUME, RESUME, differences, run_study
+from thunderherd.run.runner import (
+    NEW_RUN,
+    NOTHING_TO_RESUME,
+    OTHER_RUN,
+    RESUME,
+    differences,
+    run_study,
+)
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.text.figures import duration
@@ -194,6 +202,23 @@ def test_progress_is_a_line_a_block(rig: Rig) -> None:
     assert lines[0].startswith("small (quick): ") and "seed 5" in lines[0]
     assert [line.partition(":")[0] for line in lines[1:]] == [f"block {block}/10" for block in range(1, 11)]
     assert [line.endswith(" left") for line in lines[1:]] == [True] * 9 + [False]
+
+
+@pytest.mark.parametrize("stop_after", [8, 10**9])
+def test_another_run_is_noted_once_and_a_resumed_run_keeps_the_note(
+    rig: Rig, stop_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([[], [], [77]])
+    monkeypatch.setattr(runner, "other_runs", lambda: next(seen, [78]))
+    rig.stop_after = stop_after
+    with contextlib.suppress(KeyboardInterrupt):
+        rig.run()
+    monkeypatch.setattr(runner, "other_runs", list)
+    rig.stop_after = 10**9
+    summary = rig.run(resume=True)
+    notes = [note for note in summary.study.notes if note.startswith(OTHER_RUN)]
+    assert notes == [f"{OTHER_RUN} (process 77)"]
+    assert rig.said.getvalue().count(OTHER_RUN) == 1
 
 
 # Interrupting and resuming

@@ -22,9 +22,9 @@ from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
-from thunderherd.run import own_programs
+from thunderherd.run import own_programs, runner
 from thunderherd.run.own_programs import prepared
-from thunderherd.run.runner import run_study
+from thunderherd.run.runner import OTHER_RUN, run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.own_programs import check_owner
 from thunderherd.trial.caveats import own_server_notes
@@ -179,8 +179,10 @@ def running(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
-    running: int, tmp_path: Path
+    running: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # It may be a server of ours, which is no other run.
+    monkeypatch.setattr(runner, "other_runs", lambda: [7])
     made = study(tmp_path, "closed_connections", TIMED, f'url = "http://127.0.0.1:{running}/"')
     run_study(made, tmp_path / "run", seed=1)
     found: Summary | None = load(tmp_path / "run").summary
@@ -189,6 +191,7 @@ def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
     assert own.metrics["server_cpu_per_request"].value > 0
     assert "server.memory" not in own.metrics
     assert any(f"127.0.0.1:{running}" in note for note in found.study.notes)
+    assert not any(note.startswith(OTHER_RUN) for note in found.study.notes)
     assert found.machine["servers"] == {"own": {"url": f"http://127.0.0.1:{running}/"}}
     socket.create_connection(("127.0.0.1", running), 1).close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thunderherd.doctor.kind import Change, Examination, Finding, Here, good, notable
+from thunderherd.machine.busy import other_runs
 from thunderherd.text.figures import count
 
 NAMED = 5
@@ -58,6 +59,21 @@ def throttling(here: Here) -> Iterator[Finding]:
         )
 
 
+def runs(here: Here) -> Iterator[Finding]:
+    """Report servers and loads of Thunderherd that are running now."""
+    found = other_runs()
+    if found:
+        pids = [str(pid) for pid in found[:NAMED]]
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        yield notable(
+            "other runs",
+            f"{count(len(found), 'process', 'processes')} of Thunderherd ({', '.join(pids)}{more})",
+            "servers and loads of two runs use the same CPUs, so each run also measures the other one. Wait "
+            "until the other run has ended, or stop it",
+            Change(command=f"ps -o pid,user,etime,pcpu,args -p {','.join(pids)}", root=False),
+        )
+
+
 def _named(here: Here) -> str:
     """Return `: python3 (98 % of a CPU, process 123)`, and how many more there are."""
     busy = here.watched.busy
@@ -67,4 +83,4 @@ def _named(here: Here) -> str:
     return f": {', '.join(words)}" if words else ""
 
 
-EXAMINATION = Examination(title="Other users of the CPUs", looks=(steal, others, throttling))
+EXAMINATION = Examination(title="Other users of the CPUs", looks=(steal, others, runs, throttling))

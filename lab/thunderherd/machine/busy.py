@@ -63,19 +63,27 @@ def busiest(before: dict[int, float], after: dict[int, float], seconds: float) -
     return tuple(Busy(pid, name_of(pid), share) for pid, share in order if share >= SHOWN_SHARE)
 
 
-ENGINE = "thunderherd-eng"
+ENGINE = b"thunderherd-eng"
 """The name of the engine's processes: its first 15 letters (proc(5), /proc/PID/comm)."""
 
 
 def other_runs() -> list[int]:
     """Return the engine's processes on this machine that this process has not started, the oldest first."""
-    return sorted(
-        int(entry.name)
-        for entry in proc.PROC.iterdir()
-        if entry.name.isdigit()
-        and name_of(int(entry.name)) == ENGINE
-        and os.getpid() not in _ancestors(int(entry.name))
-    )
+    with os.scandir(proc.PROC) as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    return sorted(pid for pid in pids if _is_engine(pid) and os.getpid() not in _ancestors(pid))
+
+
+def _is_engine(pid: int) -> bool:
+    """True for a process of the engine. A run asks this of every process after each block, so it is cheap."""
+    try:
+        descriptor = os.open(f"{proc.PROC}/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, 64).removesuffix(b"\n") == ENGINE
+        finally:
+            os.close(descriptor)
+    except OSError:  # It has ended.
+        return False
 
 
 def _ancestors(pid: int) -> Iterator[int]:

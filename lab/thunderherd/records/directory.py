@@ -117,6 +117,9 @@ class RunInfo(Record):
     resumed: list[str] = Field(
         default_factory=list, description="when the run was resumed, local times with offset (ISO 8601)"
     )
+    notes: list[str] = Field(
+        default_factory=list, description="what disturbed the run; the summary's notes have it, too"
+    )
 
 
 _reserved: list[Path] = []
@@ -201,7 +204,14 @@ class RunDirectory:
 
     def note_resumption(self, when: str) -> None:
         """Records in run.json that the run was resumed."""
-        self.info = self.info.model_copy(update={"resumed": [*self.info.resumed, when]})
+        self._change(resumed=[*self.info.resumed, when])
+
+    def note(self, text: str) -> None:
+        """Records a note in run.json, which a resumed run keeps."""
+        self._change(notes=[*self.info.notes, text])
+
+    def _change(self, **fields: list[str]) -> None:
+        self.info = self.info.model_copy(update=fields)
         write_text(self.path / RUN, self.info.model_dump_json(by_alias=True, indent=2) + "\n")
 
     def append(self, trial: TrialRecord) -> None:

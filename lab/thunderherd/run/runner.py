@@ -66,6 +66,7 @@ GONE_SECONDS = 0.5
 RESUME = "resume: "
 """Begins the line with the command that resumes an interrupted run."""
 NO_LIMITS = "machine limits unavailable"
+OTHER_RUN = "another server or load of Thunderherd was on this machine during the run"
 NEW_RUN = "start a new run with another --out"
 NOTHING_TO_RESUME = "no run to resume; starting a new one"
 
@@ -212,9 +213,12 @@ class RunState:
         self.limits = self._limits()
         try:
             number = self._next_block()
+            if number is not None:
+                self._note_other_run()
             while number is not None:
                 self._run_block(number)
                 ended, number = number, self._next_block()
+                self._note_other_run()
                 self._report(ended)
                 self._report_claims()
             self._check_build()
@@ -233,6 +237,18 @@ class RunState:
                 self.show.say(f"failed: {self._kept()}")
                 self.show.say(f"{RESUME}{self._resume_command()}")
             raise
+
+    def _note_other_run(self) -> None:
+        """Note another run on this machine, once: the noise of a block need not show it.
+
+        A study's running servers may be ours, so a run with any does not look for others.
+        """
+        has_running = any(each.own_server and each.own_server.url for each in self.study.contenders)
+        if has_running or any(note.startswith(OTHER_RUN) for note in self.directory.info.notes):
+            return
+        if others := other_runs():
+            self.directory.note(f"{OTHER_RUN} (process {others[0]})")
+            self.show.say(self.directory.info.notes[-1])
 
     def _stopped(self) -> None:
         """Report how many trials were kept, write their summary, and print how to resume.
@@ -441,6 +457,7 @@ class RunState:
             started=info.started,
             notes=[
                 *self.notes,
+                *info.notes,
                 *(f"the run was interrupted, and resumed at {when}" for when in info.resumed),
             ],
             limits=self.limits,
