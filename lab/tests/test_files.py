@@ -45,6 +45,15 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert path.read_text() == "old"
 
 
+def test_an_error_of_writing_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as raised, files.replacing(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "full")
+    assert raised.value.filename == str(tmp_path / "file")
+    with pytest.raises(OSError) as raised:
+        files.write_text(tmp_path / "missing" / "file", "")
+    assert raised.value.filename == str(tmp_path / "missing" / "file")
+
+
 READ: tuple[Callable[[Path], object], ...] = (files.read_bytes, files.read_text, files.open_regular)
 
 

@@ -83,8 +83,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        # Writing to a descriptor names no file.
+        if isinstance(error, OSError) and error.filename in (None, str(unfinished)):
+            error.filename = str(path)
         raise
     _sync(path.parent)
 

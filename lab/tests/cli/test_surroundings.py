@@ -260,6 +260,41 @@ def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(
     assert "run.nothing_measured" in ended.stderr
 
 
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size={size} tmpfs disk || exit 77
+$T run small.toml --out disk/run --seed 7 2>said; echo $? >status
+cp -r disk/run full && mount -o remount,size=100m disk
+$T run small.toml --out disk/run --resume && cp -r disk/run resumed
+"""
+"""The disk is gone with the namespace of the shell that mounts it, so its files are copied."""
+REPETITIONS = 4
+
+
+@pytest.mark.parametrize(("size", "fills_in"), [("90k", "trials"), ("220k", "the summary")])
+def test_a_run_on_a_disk_that_fills_keeps_its_trials_and_is_resumed(
+    size: str, fills_in: str, here: Path
+) -> None:
+    (here / "small.toml").write_text(STUDY.replace("repetitions = 1", f"repetitions = {REPETITIONS}"))
+    (here / "disk").mkdir()
+    (here / "script").write_text(f'T="{" ".join(PROGRAM)}"\n{ON_A_SMALL_DISK.format(size=size)}')
+    unshare = "unshare --mount" if os.geteuid() == 0 else "unshare --map-root-user --mount"
+    ended = shell(f"{unshare} sh script", here)
+    if not (here / "status").exists():
+        pytest.skip(f"no disk can be mounted here: {ended.stderr}")
+    said = (here / "said").read_text()
+    assert (here / "status").read_text() == "1\n" and codes_printed(said) == ["system.enospc"], said
+    assert "thunderherd: disk/run/" in said and "--resume continues a run" in said and "Traceback" not in said
+    kept = (here / "full/trials.jsonl").read_bytes().splitlines(keepends=True)
+    whole = [line for line in kept if line.endswith(b"\n")]
+    assert {json.loads(line)["kind"] for line in whole} == {"trial"}
+    assert f"failed: {len(whole)} trials kept" in said
+    assert (len(whole) >= 2 * REPETITIONS) == (fills_in == "the summary")
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads((here / "resumed/summary.json").read_text())
+    assert (here / "resumed/trials.jsonl").read_bytes().startswith(b"".join(whole))
+    assert summary["study"]["seed"] == 7 and summary["trials"]["valid"] == 2 * REPETITIONS
+
+
 # Signals ----------------------------------------------------------------------------------------------------
 
 

@@ -216,7 +216,7 @@ class RunDirectory:
 
     def append(self, trial: TrialRecord) -> None:
         """Writes one trial; it is on disk when this returns."""
-        _append(self._descriptor, trial)
+        _append(self._descriptor, trial, self.path / TRIALS)
         self.trials.append(trial)
 
     def extra_trials(self, file: str, kind: type[Trial]) -> list[Trial]:
@@ -235,7 +235,7 @@ class RunDirectory:
         """Writes one extra trial; it is on disk when this returns."""
         descriptor = open_for_appending(self.path / file)
         try:
-            _append(descriptor, trial)
+            _append(descriptor, trial, self.path / file)
         finally:
             os.close(descriptor)
 
@@ -281,11 +281,16 @@ def _check_unused(path: Path) -> None:
         )
 
 
-def _append(descriptor: int, trial: TrialRecord) -> None:
+def _append(descriptor: int, trial: TrialRecord, path: Path) -> None:
     line = trial.model_dump_json(by_alias=True).encode() + b"\n"
-    while line:
-        line = line[os.write(descriptor, line) :]
-    os.fsync(descriptor)
+    try:
+        while line:
+            line = line[os.write(descriptor, line) :]
+        os.fsync(descriptor)
+    except OSError as error:
+        # It names a full disk.
+        error.filename = str(path)
+        raise
 
 
 def _open_for_appending(path: Path) -> int:
