@@ -77,4 +77,6 @@ def test_results_that_cannot_be_read_are_found(tmp_path: Path) -> None:
 def test_a_run_that_cannot_be_resumed_is_found(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/run.json").write_text('{"seed": 5}')
-    assert len([*kills._resumed([sys.executable, "-c", "exit(3)"], tmp_path, os.environ)]) == 1
+    assert len([*kills._resumed([sys.executable, "-c", "exit(3)"], tmp_path, os.environ, (0,))]) == 1
+    (tmp_path / "out/summary.json").write_text('{"study": {"seed": 6, "complete": false}}')
+    assert len([*kills._resumed([sys.executable, "-c", "exit(3)"], tmp_path, os.environ, (0, 3))]) == 2
