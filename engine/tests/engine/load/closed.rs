@@ -132,7 +132,7 @@ fn a_counted_load_knows_all_its_latencies() {
         }
     }
     let (_, lines) = lines("closed", server.port, "--loops 3");
-    assert_eq!(lines[0]["latency"], Value::Null, "processes share no histogram");
+    assert_eq!(lines[0]["latency"], Value::Null, "processes measure no latency");
 }
 
 #[test]
