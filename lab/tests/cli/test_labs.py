@@ -231,7 +231,8 @@ def row(table: str, label: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())[1:]
 
 
-def test_load_joins_the_namespaces_of_a_running_server(copied_engine: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_load_joins_the_namespaces_of_a_running_server(copied_engine: Path, number: signal.Signals) -> None:
     pair = catalogue().namespace
     if pair is None or not pair.available:
         pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
@@ -252,7 +253,7 @@ def test_load_joins_the_namespaces_of_a_running_server(copied_engine: Path) -> N
             joined = forked(*loads, "10.0.0.1:7777")
             assert joined.returncode == 0, joined.stderr
             assert "15 of 15" in row(joined.stdout, "Requests")
-            server.send_signal(signal.SIGTERM)
+            server.send_signal(number)
             ended = server.stdout.read()
             assert row(ended, "Connections") == row(ended, "Requests") == ["15"]
             assert server.wait(PATIENCE) == 0

@@ -18,7 +18,6 @@ from made.stand_in import HOLES, UNAVAILABLE, answered, forked
 import thunderherd
 from thunderherd.cli import main
 from thunderherd.cli.list import MARK, SECTIONS, SHORTENED
-from thunderherd.errors import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -116,11 +115,6 @@ def test_the_hint_for_an_engine_that_cannot_be_started_is_that_of_the_error(stan
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert_mistake(done, "engine.cannot_start", str(stand_in), "hint: the whole system has no descriptor")
-
-
-@pytest.mark.parametrize("number", REMEDIES)
-def test_what_a_machine_runs_out_of_has_the_same_hint_in_a_command(number: int) -> None:
-    assert main._system_problem(OSError(number, "")).hint == REMEDIES[number]
 
 
 # list -------------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def show_help(command: str, arguments: Sequence[str]) -> int:
 def serve_in_namespaces(request: LabRequest) -> int:
     """Make two network namespaces and serve in one of them. Return the server's exit status.
 
-    SIGTERM and SIGINT reach the server as if it ran alone.
+    Signals reach the server as if it ran alone.
     """
     engine, kind = find_engine(), request.kind
     assert kind is not None
@@ -198,13 +198,19 @@ def serve_in_namespaces(request: LabRequest) -> int:
             words += ["--listen", f"{site.address}:{port or 0}"]
         command = [PROGRAM, "serve", *words, "--parent", str(os.getpid())]
         with subprocess.Popen(command, executable=engine) as server:
-            signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
+            for number in {signal.SIGTERM, *filter(_interrupts, signal.valid_signals())}:
+                signal.signal(number, lambda number, _frame: server.send_signal(number))
             # Ctrl-C reaches the server by itself, which is in the same process group.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             status = _status_of(server, site, kind, in_words(kind.name, request.settings))
     if status < 0:
         print(f"{PROGRAM}: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
     return status if status >= 0 else 128 - status
+
+
+def _interrupts(number: int) -> bool:
+    """True if a signal interrupts this command. Those of faults, and ignored ones, have no handler."""
+    return callable(signal.getsignal(number))
 
 
 def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str) -> int:

@@ -42,7 +42,7 @@ from thunderherd.cli.run import run, watch
 from thunderherd.cli.search import crossover, knee
 from thunderherd.cli.servers import conform, grade
 from thunderherd.cli.sessions import baseline, capsule, diff, export, replay
-from thunderherd.errors import Problem, UserError
+from thunderherd.errors import REMEDIES, Problem, UserError
 from thunderherd.machine.room import limits_here
 from thunderherd.text.printable import printable
 
@@ -296,12 +296,9 @@ def _is_engine_error(error: BaseException) -> bool:
 def _system_problem(error: OSError) -> Problem:
     """Return the system's error with its file, and a remedy if one is known."""
     elsewhere = "choose another place with --out (for a report: --output)"
-    space = "free some space, or choose another place with --out; --resume continues a run"
     helps = {
         **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR), elsewhere),
-        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), space),
-        errno.EMFILE: "raise the limit on open files (ulimit -n)",
-        errno.ENFILE: "the whole system has no descriptor left (sysctl fs.file-max)",
+        **REMEDIES,
     }
     name = errno.errorcode.get(error.errno or 0, "error").lower()
     where = str(error.filename) if error.filename else ""
