@@ -16,7 +16,7 @@ from typing import Any
 from handbook import links
 from handbook.catalogued import catalogue
 from handbook.markdown import ROOT
-from handbook.pages import contents, demo, entries, findings, reference, sources, study_file
+from handbook.pages import contents, demo, entries, findings, libraries, reference, sources, study_file
 from handbook.records.kept import kept_calls, kept_studies
 from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
@@ -43,6 +43,7 @@ def documents() -> dict[Path, str]:
         Path("lab/thunderherd/records") / SUMMARY_SCHEMA: as_text(summary_schema()),
         **contents.documents(),
         **reference.documents(catalogue()),
+        **libraries.documents(),
         **entries.documents(catalogue(), kept),
         **demo.documents(kept.studies),
         **findings.documents(kept.studies),

@@ -80,6 +80,7 @@ def reference_page() -> str:
                 "- [Metrics](metrics.md): the figures of a trial.",
                 "- [Conformance cases](conform.md): what any server of a workload must do.",
                 "- [The study file](study_file.md): every table and key.",
+                "- [Libraries](libraries.md) that the engine contains, with their licences.",
             ]
         ),
         "Schemas, for editors and programs: [study](study.schema.json) files, "
