@@ -150,6 +150,28 @@ def test_a_content_that_unpacks_to_more_than_it_says_is_not_read_on(capsule: Pat
     assert (tmp_path / "out/trials.jsonl").stat().st_size <= 5000
 
 
+@pytest.mark.parametrize("what", ["entries", "length", "zip64"])
+def test_a_list_of_contents_that_would_fill_the_memory_is_not_read(
+    what: str, capsule: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytearray(capsule.read_bytes())
+    end = content.rfind(b"PK\5\6")
+    if what == "entries":
+        content[end + 10 : end + 12] = (2001).to_bytes(2, "little")
+    elif what == "length":
+        content[end + 12 : end + 16] = (1 << 30).to_bytes(4, "little")
+    else:
+        content[end:end] = b"PK\6\7" + bytes(16)
+    capsule.write_bytes(content)
+
+    def read(*_: object) -> None:
+        raise AssertionError("zipfile reads it")
+
+    monkeypatch.setattr(zipfile, "ZipFile", read)
+    (problem,) = refused(unpack, capsule, tmp_path / "out")
+    assert problem.code == "capsule.too_large"
+
+
 def test_what_nobody_could_unpack_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "LARGEST_TEXT", 10)
     (problem,) = refused(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
 import stat
 import struct
@@ -43,6 +44,8 @@ NAME = re.compile(r"[A-Za-z0-9_+=,@%-][A-Za-z0-9_.+=,@% -]*(/[A-Za-z0-9_+=,@%-][
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the archive, so that the same run gives the same capsule."""
 CHUNK = 1 << 20
+LONGEST_END, LONGEST_ENTRY = 22 + 20 + 65535, 1024
+"""The most bytes of the end of an archive, with its comment, and of an entry in its list of contents."""
 COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
@@ -115,6 +118,7 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
         what = "no such file" if not capsule.exists() else "not a regular file"
         raise _refused(capsule, what, "capsule.no_file", "give a file that `thunderherd capsule` wrote")
     try:
+        _check_contents(capsule)
         with zipfile.ZipFile(capsule) as archive:
             _check_compression(archive, capsule)
             manifest = _manifest(archive, capsule)
@@ -131,6 +135,28 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
             raise
         raise _damaged(capsule, error) from None
     return manifest
+
+
+def _check_contents(capsule: Path) -> None:
+    """Refuse a list of contents that is too long before zipfile reads all of it into memory.
+
+    The end of an archive says how long it is (PKWARE's APPNOTE, 4.3.16). `pack` needs no ZIP64.
+    """
+    with capsule.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_END))
+        end = file.read(LONGEST_END)
+    # Without a comment the end has 22 bytes; zipfile looks there first.
+    place = len(end) - 22 if end[-22:-18] == b"PK\5\6" else end.rfind(b"PK\5\6")
+    if place < 0 or len(end) < place + 16:
+        return  # zipfile says that it is no archive
+    entries, length = struct.unpack_from("<HL", end, place + 10)
+    if (
+        entries > MOST_FILES
+        or length > MOST_FILES * LONGEST_ENTRY
+        or end[max(0, place - 20) :][:4] == b"PK\6\7"
+    ):
+        raise _too_large(capsule)
 
 
 NAMES_AT_ODDS = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
