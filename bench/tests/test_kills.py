@@ -26,6 +26,7 @@ def killed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str
 def test_a_killed_run_leaves_nothing_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kills, "CONTENDERS", kills.CONTENDERS.replace("repetitions = 12", "repetitions = 3"))
     # Other tests make interfaces meanwhile.
     monkeypatch.setattr(kills.Traces, "since", lambda *_: [])
     assert killed("run", tmp_path, monkeypatch) == []

@@ -45,6 +45,8 @@ LONGEST = (
     "studies/test_cse232_a2", "doctor/test_doctor", "repository/test_classroom",
     "repository/test_packaging", "engine/test_own_servers", "grade/test_grade",
     "../../bench/tests/test_parts", "../../bench/tests/test_layers", "conform/test_before_timing",
+    "../../bench/tests/test_soak", "../../bench/tests/test_kills", "../../bench/tests/test_endurance",
+    "records/test_altered_results", "cli/test_surroundings", "engine/test_injected_faults",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""

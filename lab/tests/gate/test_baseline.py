@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from made.stand_in import answered
 from made.summaries.trials import made_trial
 
 from thunderherd.gate.baseline import Baseline, compare_with
@@ -107,8 +108,11 @@ def test_two_sessions_are_compared_in_the_same_place(
         (("save", "first", "epoll", "--no-such-setting", "4"), "compare.unknown_setting"),
     ],
 )
-def test_a_mistake_is_no_verdict(tmp_path: Path, words: tuple[str, ...], code: str) -> None:
-    ended = thunderherd(tmp_path, "baseline", *words)
+def test_a_mistake_is_no_verdict(
+    tmp_path: Path, words: tuple[str, ...], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    ended = answered("baseline", *words)
     assert ended.returncode >= 128 and code in ended.stderr, ended.stderr
 
 

@@ -112,6 +112,7 @@ SAID_IN_THE_LAB = {
     ("toml.quantities", "bytes"): "the unit, as the engine has it of settings",
     ("cli.compare", "bytes"): "the setting of several workloads, which has an option",
     ("cli.gate", "bytes"): "likewise",
+    ("cli.sessions", "bytes"): "likewise",
     ("search.compare_study", "bytes"): "likewise, among the options",
     ("search.compare_study", "open"): "an option, which opens the report",
     ("metrics.table", "bytes"): "the unit of memory",

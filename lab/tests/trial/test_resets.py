@@ -65,4 +65,4 @@ def test_a_connection_that_the_server_closes_as_idle_while_a_request_comes_is_no
     assert load.tally.closed_idle + load.tally.sent_again > 0 and load.tally.errors == {}
 
 
-SLOW = 'clients = 16, connections = "kept", think = "20ms", duration = "1s", warm_up = "50ms"'
+SLOW = 'clients = 16, connections = "kept", think = "27ms", duration = "1s", warm_up = "50ms"'
