@@ -140,6 +140,8 @@ def test_a_budget_that_is_too_short_for_a_verdict_ends_with_125(here: Path) -> N
             break
     assert ended.returncode == 125, ended.stdout + ended.stderr
     assert "Undecided" in ended.stdout
+    # Nothing was calibrated here.
+    assert len([line for line in ended.stderr.splitlines() if line.startswith("before the run: ")]) == 1
 
 
 def ends(here: Path) -> dict[str, tuple[str, ...]]:

@@ -51,7 +51,9 @@ DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
     ValueError,
 )  # fmt: skip
-"""What zipfile raises for a damaged archive, beside an `OSError` with EINVAL for an impossible place."""
+"""What zipfile raises for a damaged archive, beside the errors below."""
+NAMES_AT_ODDS = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""Errors of the system for an impossible place, for a file `a` and a file `a/b`, and for an overlong name."""
 
 
 class PackedFile(Record):
@@ -157,10 +159,6 @@ def _check_contents(capsule: Path) -> None:
         or end[max(0, place - 20) :][:4] == b"PK\6\7"
     ):
         raise _too_large(capsule)
-
-
-NAMES_AT_ODDS = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
-"""Errors of a capsule with a file `a` and a file `a/b`, or with names that no file system has."""
 
 
 def _manifest(archive: zipfile.ZipFile, capsule: Path) -> Manifest:

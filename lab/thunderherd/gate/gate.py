@@ -49,6 +49,7 @@ USUAL_BUDGET = "3min"
 Before = Callable[[Sequence[str]], None]
 """What is called with the metrics of a gate, before its first block."""
 MOST_BLOCKS = 1000
+"""The one look of a study without verdicts, until it has those of a gate."""
 LAST, FAILURES = "; last: ", ("server ", "load: errors: ")
 """What is before the reasons of a contender that was given up, and how those of a failing server begin."""
 
