@@ -93,6 +93,14 @@ def moved(result: LoadResult, windows: float, **more: object) -> LoadResult:
     return result.model_copy(update={**of_all, "window": window, **more})
 
 
+def test_times_to_connect_are_those_of_all_loads(files: list[Path]) -> None:
+    (closed,) = load_lines(files[2])
+    both = merged_loads([closed, moved(closed, 9)])
+    assert closed.connecting and both.connecting
+    assert both.connecting.requests == 2 * closed.connecting.requests == 2 * closed.tally.connections > 0
+    assert both.connecting.p50_ns == pytest.approx(closed.connecting.p50_ns, rel=2e-3)
+
+
 def test_a_load_has_the_boot_id_of_its_machine(files: list[Path]) -> None:
     (found,) = load_lines(files[0])
     assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -79,6 +79,7 @@ class MergedLoads(_Part):
     system_ns: int = Field(description="CPU time of all clients in the kernel")
     closings: Closings | None = Field(description="null: a load does not report how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
+    connecting: Times | None = Field(description="null: no connection was opened in the windows")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
     valid: bool | None = Field(
         description="false: a load is invalid, or loads of one machine ran one after another; null: a load "
@@ -154,7 +155,7 @@ def _histograms(result: LoadResult) -> list[str]:
     schedule = result.scheduled
     of_schedule = [_of(schedule, name) for name in OF_SCHEDULE] if schedule else []
     of_statuses = [each.latency for each in result.statuses.values()]
-    parts = (result.latency, *of_schedule, *of_statuses)
+    parts = (result.latency, result.connecting, *of_schedule, *of_statuses)
     return [each.histogram for each in parts if each and each.histogram]
 
 
@@ -209,6 +210,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         system_ns=sum(each.system_ns for each in results),
         closings=_closings(results),
         latency=_latency(latencies),
+        connecting=_times([each.connecting for each in results if each.connecting is not None]),
         scheduled=_schedule(results),
         valid=False if apart else _valid(results),
         reasons=[*apart, *_reasons(results)],

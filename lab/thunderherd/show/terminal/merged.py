@@ -110,6 +110,7 @@ def _latencies(found: MergedLoads) -> list[str]:
     rows: list[tuple[str, Times | None, str]] = []
     if found.latency is not None:
         rows.append(("Latency", found.latency, SINCE[found.latency.starts]))
+    rows.append(("Connect", found.connecting, "to connect"))
     if (schedule := found.scheduled) is not None:
         rows += [
             ("Service", schedule.service_time, "since sent"),
