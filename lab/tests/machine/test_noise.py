@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd.machine import noise, tcp_sockets
+from thunderherd.machine import noise
+from thunderherd.machine.tcp_sockets import OWN_NETWORK, SentAgain
 from thunderherd.records.summary import Noise
 
 LIMITS = SimpleNamespace(steal_percent=5, others_percent=15)
@@ -53,17 +54,21 @@ def test_proc_stat_is_read_by_its_columns() -> None:
 def test_soft_interrupts_are_counted_per_cpu() -> None:
     ticks = noise.TICKS_A_SECOND
     assert noise.softirq_seconds(STAT) == (3 / ticks, 4 / ticks)
-    before = replace(START, softirqs=(1.0, 2.0), retransmitted=7)
-    after = replace(START, monotonic=110.0, softirqs=(1.5, 2.0), retransmitted=9)
+    before = replace(START, softirqs=(1.0, 2.0), sent_again=SentAgain(7, 3, 4))
+    after = replace(START, monotonic=110.0, softirqs=(1.5, 2.0), sent_again=SentAgain(9, 3, 5))
     found = noise.between(before, after, server_seconds=0)
     assert (found.softirq_seconds, found.retransmitted) == ([0.5, 0.0], 2)
-    assert noise.between(START, after, server_seconds=0).retransmitted is None, "of nothing nothing is known"
+    assert (found.retransmitted_syns, found.dropped_connections) == (0, 1)
+    unknown = noise.between(START, after, server_seconds=0)
+    assert unknown.retransmitted is None and unknown.dropped_connections is None
 
 
-def test_retransmitted_segments_are_those_of_the_networks() -> None:
-    here = noise.sample(networks=(tcp_sockets.OWN_NETWORK,))
-    assert here.retransmitted is not None and len(here.softirqs) == here.cpus
-    assert noise.sample().retransmitted is None
+def test_what_was_sent_again_is_that_of_the_networks() -> None:
+    here = noise.sample(networks=(OWN_NETWORK,))
+    assert here.sent_again is not None and len(here.softirqs) == here.cpus
+    twice = noise.sample(networks=(OWN_NETWORK, OWN_NETWORK))
+    assert twice.sent_again is not None and twice.sent_again.segments >= 2 * here.sent_again.segments
+    assert noise.sample().sent_again is None
 
 
 def test_shares_are_of_all_cpus() -> None:

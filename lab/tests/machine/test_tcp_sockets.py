@@ -10,11 +10,18 @@ import pytest
 from thunderherd.machine import tcp_sockets
 
 
-def test_retransmitted_segments_are_read_in_a_namespace(tmp_path: Path) -> None:
+def test_what_was_sent_again_is_read_in_a_namespace(tmp_path: Path) -> None:
     (tmp_path / "snmp").write_text(
         "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin InSegs RetransSegs OutRsts\nTcp: 200 55 12 3\n"
     )
-    assert tcp_sockets.retransmitted_segments(tmp_path) == 12
+    (tmp_path / "netstat").write_text(
+        "TcpExt: ListenOverflows ListenDrops TCPSynRetrans\nTcpExt: 5 6 4\nIpExt: InOctets\nIpExt: 9\n"
+    )
+    before = tcp_sockets.SentAgain(segments=10, syns=1, dropped=6)
+    now = tcp_sockets.sent_again(tmp_path)
+    assert now == tcp_sockets.SentAgain(segments=12, syns=4, dropped=6)
+    assert now - before == tcp_sockets.SentAgain(segments=2, syns=3, dropped=0)
+    assert now + before == tcp_sockets.SentAgain(segments=22, syns=5, dropped=12)
 
 
 def test_time_wait_is_counted_by_port() -> None:

@@ -158,6 +158,27 @@ def test_a_line_that_is_no_count_makes_its_trial_invalid(line: str, tmp_path: Pa
     assert "COUNTS_FD" in reason and reason.isprintable()
 
 
+def test_connections_that_its_full_listen_queue_drops_are_a_warning(tmp_path: Path) -> None:
+    """It accepts nothing for a while, so that the kernel drops the SYNs of some clients."""
+    made = study(tmp_path, "closed", "children = 12\nloops = 1")
+    (tmp_path / "server.py").write_text(
+        "import os, socket, time\n"
+        "server = socket.create_server((os.environ['HOST'], int(os.environ['PORT'])), backlog=2)\n"
+        "while True:\n"
+        "    time.sleep(0.05)\n"
+        "    client = server.accept()[0]\n"
+        "    if client.recv(4096):\n"
+        "        client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 4000\\r\\n\\r\\n' + b'x' * 4000)\n"
+        "    client.close()\n"
+    )
+    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    assert trial.valid, trial.invalid_reasons
+    assert trial.noise is not None and trial.noise.dropped_connections and trial.noise.retransmitted_syns
+    assert any("full listen queues" in each for each in trial.warnings)
+    (load,) = trial.loads
+    assert load.connecting is not None and load.connecting.mean_ns > 0.3e9
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[int]:
     """The port of a server that was running before."""

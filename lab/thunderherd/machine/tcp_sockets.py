@@ -1,12 +1,13 @@
-"""TCP sockets, local ports, sockets in TIME_WAIT and retransmitted segments."""
+"""TCP sockets, local ports, sockets in TIME_WAIT, and what TCP sent again."""
 
 from __future__ import annotations
 
+import operator
 import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from itertools import chain
 from pathlib import Path
@@ -85,15 +86,38 @@ OWN_NETWORK = proc.PROC / "self/net"
 """The network namespace of this process in /proc; /proc/PID/net is that of another process."""
 
 
-def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
-    """Return the number of retransmitted TCP segments of a network namespace so far.
+@dataclass(frozen=True)
+class SentAgain:
+    """What TCP of a network namespace has sent again so far, and what its listeners have dropped."""
 
-    From `/proc/PID/net/snmp` (RetransSegs of RFC 4022).
-    """
-    names, figures = (
-        line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
+    segments: int
+    """All segments, `RetransSegs` of RFC 4022."""
+    syns: int
+    """The SYNs among them. Before the first, the kernel waits a second for an answer."""
+    dropped: int
+    """Connections that a listener dropped, mostly because its queue was full."""
+
+    def __add__(self, other: SentAgain) -> SentAgain:
+        """Return what two network namespaces have sent again."""
+        return SentAgain(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, earlier: SentAgain) -> SentAgain:
+        """Return what has been sent again since."""
+        return SentAgain(*map(operator.sub, astuple(self), astuple(earlier)))
+
+
+def sent_again(network: Path = OWN_NETWORK) -> SentAgain:
+    """Return what TCP of a network namespace has sent again so far, of `/proc/PID/net`."""
+    basic, more = _figures(network / "snmp", "Tcp"), _figures(network / "netstat", "TcpExt")
+    return SentAgain(basic["RetransSegs"], more["TCPSynRetrans"], more["ListenDrops"])
+
+
+def _figures(table: Path, protocol: str) -> dict[str, int]:
+    """Return a protocol's figures by name: a line of names, and a line of values."""
+    names, values = (
+        line.split()[1:] for line in table.read_text().splitlines() if line.startswith(f"{protocol}:")
     )
-    return int(figures[names.index("RetransSegs")])
+    return dict(zip(names, map(int, values), strict=True))
 
 
 def time_wait_count(network: Path = OWN_NETWORK) -> int:

@@ -49,6 +49,16 @@ class Noise(Record):
         description="TCP segments retransmitted in the network namespaces of both sides. Null: the "
         "counts could not be read",
     )
+    retransmitted_syns: int | None = Field(
+        default=None,
+        description="the SYNs among them: before the first, the kernel waits a second for an answer. "
+        "Null: not recorded",
+    )
+    dropped_connections: int | None = Field(
+        default=None,
+        description="connections that listeners in these network namespaces dropped, mostly because the "
+        "queue was full. Null: not recorded",
+    )
 
     @property
     def softirq_rates(self) -> list[float]:

@@ -428,6 +428,7 @@ class Observation:
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
+        caveats += _slow_to_connect(self.noise())
         if self._is_bulk():
             remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
             caveats += dict.fromkeys(remarks)
@@ -455,6 +456,20 @@ class Observation:
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
+
+
+def _slow_to_connect(noise: Noise | None) -> Iterator[str]:
+    """Yield what kept connections from being opened at once, also by a server that does not say so itself."""
+    if noise is not None and noise.dropped_connections:
+        yield (
+            "full listen queues dropped connections, whose clients tried again after a second or more "
+            "(noise.dropped_connections in trials.jsonl; those of other programs count, too)"
+        )
+    elif noise is not None and noise.retransmitted_syns:
+        yield (
+            "connections were opened a second or more late, since nothing answered the first SYN "
+            "(noise.retransmitted_syns in trials.jsonl; those of other programs count, too)"
+        )
 
 
 BULK_BYTES = 65_536
