@@ -19,6 +19,13 @@ pub fn accept(listener: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Fails if accept4(2) does not exist, as in a sandbox that hides it: a server would try again for ever.
+pub fn accept_exists() -> io::Result<()> {
+    // SAFETY: without a listener, the call fails before it does anything.
+    let tried = check(unsafe { libc::accept4(-1, std::ptr::null_mut(), std::ptr::null_mut(), 0) });
+    tried.map(drop).or_else(|error| if error.raw_os_error() == Some(libc::ENOSYS) { Err(error) } else { Ok(()) })
+}
+
 /// Receives into the buffer; 0 if the peer will send no more (recv(2)).
 pub fn recv(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     // SAFETY: the kernel writes at most the buffer's length into it.

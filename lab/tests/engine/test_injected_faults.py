@@ -52,6 +52,7 @@ FAULTS = {
     "accept lacks buffers": Fault(ACCEPTS, "ENOBUFS", "3+4", True),
     "accept lacks memory": Fault(ACCEPTS, "ENOMEM", "3+4", True),
     "accept finds no descriptor": Fault(ACCEPTS, "EMFILE", "3+4", True),
+    "accept does not exist": Fault(ACCEPTS, "ENOSYS", "1+", False),
     "a receive is interrupted": Fault(RECEIVES, "EINTR", "1+2", True),
     "a send is interrupted": Fault(SENDS, "EINTR", "1+2", True),
     "waiting is interrupted": Fault(WAITS, "EINTR", "1+2", True),

@@ -28,6 +28,7 @@ pub const BACKLOG: Setting = Setting {
 
 /// Listens on the first address that works, with the wanted number of sockets and the server's options.
 pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
+    socket::accept_exists().context("cannot accept connections (accept4)")?;
     let mut failure = None;
     for address in addresses {
         match listen_on(address.clone(), wanted, settings) {
