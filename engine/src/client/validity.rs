@@ -1,6 +1,7 @@
 //! Checks whether a load measured its server or itself: counts in, findings out.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -106,6 +107,12 @@ pub const LAG: &str = "send_lag";
 
 /// Name of the check of Little's law.
 pub const LITTLE_LAW: &str = "little";
+
+/// Name of the check that no CPU quota stopped the load.
+pub const THROTTLED: &str = "throttled";
+
+/// Maximum time for which CPU quotas may stop the load, as a share of the window.
+const MOST_THROTTLED: f64 = 0.01;
 
 /// Maximum share of busy time of a client thread: above it, no time is left for waiting.
 const BUSIEST: f64 = 0.95;
@@ -252,6 +259,14 @@ pub fn any_reply(replies: u64, window_ns: u64, longest_outside: u64) -> Check {
         ),
     };
     check(NO_REPLY, f64::from(replies == 0), 0.0, "1 if no reply came in the window", &change)
+}
+
+/// Checks for how long CPU quotas stopped the control groups of a load, on all of their CPUs together; `None` if not at all.
+pub fn throttled(stopped: Duration, window_ns: u64) -> Option<Check> {
+    let what = "time for which a CPU quota stopped the load, as a share of its window";
+    let change = "raise the quota of its control group (cpu.max), or use a lower load";
+    let share = stopped.as_nanos() as f64 / window_ns.max(1) as f64;
+    (!stopped.is_zero()).then(|| check(THROTTLED, share, MOST_THROTTLED, what, change))
 }
 
 /// Returns what to change, in the words of a failed check.

@@ -100,6 +100,39 @@ impl Drop for ControlGroup {
     }
 }
 
+/// The CPU quotas of this process: those of its groups, and of all groups above them.
+pub struct CpuQuotas(Vec<(ControlGroup, Statistic)>);
+
+/// A line of `cpu.stat`: its name, and its unit in nanoseconds.
+type Statistic = (&'static str, u64);
+
+impl CpuQuotas {
+    /// Finds them. A group without a quota is left out, since reading its times takes the kernel a while.
+    pub fn of_this() -> Self {
+        let kinds = [
+            (Hierarchy::Unified, "cpu.max", "max", ("throttled_usec", 1_000)),
+            (Hierarchy::Controller("cpu"), "cpu.cfs_quota_us", "-1", ("throttled_time", 1)),
+        ];
+        let mut found = Vec::new();
+        for (hierarchy, quota, none, statistic) in kinds {
+            // In a container, the outer folders of its path may be missing.
+            for folder in folder_of(hierarchy, Pid::this()).iter().flat_map(|folder| folder.ancestors()) {
+                let group = ControlGroup { folder: folder.to_owned(), parent: None };
+                if group.text(quota).is_ok_and(|text| !text.starts_with(none)) {
+                    found.push((group, statistic));
+                }
+            }
+        }
+        CpuQuotas(found)
+    }
+
+    /// Returns for how long they have stopped their groups so far, added up over groups and CPUs.
+    pub fn stopped(&self) -> Duration {
+        let times = self.0.iter().filter_map(|(group, (name, unit))| Some(group.line("cpu.stat", name).ok()? * unit));
+        Duration::from_nanos(times.sum())
+    }
+}
+
 /// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -225,7 +225,7 @@ pub fn scheduled(
 
 /// Checks a load with an event loop that ends by time. For other loads, checks only for failures and a shortened window, and
 /// returns `None` if there is nothing to report. `spins`: its threads busy-poll. `planned_ns`: the configured length of the
-/// window.
+/// window. `others`: checks that were made elsewhere.
 pub fn validity(
     measured: &Measured,
     schedule: Option<&Schedule>,
@@ -233,11 +233,11 @@ pub fn validity(
     planned_ns: Option<u64>,
     measured_by: MeasuredBy,
     tally: &Counts,
-    gave_up: Option<Check>,
+    others: Vec<Check>,
 ) -> Option<Validity> {
     let window_ns = measured.window.as_ref().map_or(0, |window| window.end - window.start);
     let mut before = before_all(&tally.errors, window_ns, planned_ns);
-    before.extend(gave_up.clone());
+    before.extend(others.clone());
     // Otherwise another check says why. A window without requests needs none.
     let needs_reply = planned_ns.is_some() && is_valid(&before) && measured_by == MeasuredBy::Requests;
     let any_due = measured.scheduled.as_ref().is_none_or(|scheduled| scheduled.outcomes.due > 0);
@@ -272,7 +272,7 @@ pub fn validity(
         spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
-    checks.extend(gave_up.into_iter().chain(any_reply));
+    checks.extend(others.into_iter().chain(any_reply));
     let valid = match came {
         Some(_) => Some(is_valid(&checks)),
         None => failed.then_some(false),

@@ -16,6 +16,8 @@ use crate::client::live::latencies::LiveLatencies;
 use crate::client::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::client::measure::Measured;
 use crate::client::show::Show;
+use crate::client::validity::throttled;
+use crate::count::control_group::CpuQuotas;
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::own_memory::Memory;
 use crate::count::process_tree::Tree;
@@ -109,6 +111,8 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
     let counting = Counting::begin(&plan.counters, Subject::new(Tree::of_this(reaped), ends));
     let counting = Arc::new(Mutex::new(counting));
+    let quotas = Arc::new(CpuQuotas::of_this());
+    let stopped = Arc::new(Mutex::new(Vec::new()));
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: plan.target.clone(),
@@ -130,9 +134,14 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         connecting: (!plan.load.item.is_one_process()).then(SharedHistogram::new).transpose().context(UNMAPPED)?,
         mark: {
             let (mark, counting) = (plan.mark, Arc::clone(&counting));
+            let (quotas, stopped) = (Arc::clone(&quotas), Arc::clone(&stopped));
+            let at_edge = move |kind, monotonic_ns| {
+                mark(Mark { mark: kind, monotonic_ns });
+                locked(&stopped).push(quotas.stopped());
+            };
             Box::new(move |edge, monotonic_ns| match edge {
-                Edge::Started => mark(Mark { mark: MarkKind::WindowStarted, monotonic_ns }),
-                Edge::Ended => mark(Mark { mark: MarkKind::WindowEnded, monotonic_ns }),
+                Edge::Started => at_edge(MarkKind::WindowStarted, monotonic_ns),
+                Edge::Ended => at_edge(MarkKind::WindowEnded, monotonic_ns),
                 // A counter that cannot be read now fails again at the end, and is reported then.
                 Edge::Nearing => drop(locked(&counting).note_states()),
             })
@@ -149,6 +158,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     // Subtracts what this process used before the load: a launcher that became the engine has its own usage.
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
+    let stopped_before = quotas.stopped();
     let started = clock::now();
     (plan.load.item.run)(run)?;
     let ended = clock::now();
@@ -160,6 +170,10 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();
     let gave_up = run.giving_up.among(clients as u64);
+    let throttled = match (edges, &locked(&stopped)[..]) {
+        (Some(edges), [before, after]) => throttled(*after - *before, edges.end - edges.start),
+        _ => throttled(quotas.stopped() - stopped_before, ended - started),
+    };
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
@@ -181,7 +195,11 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             run.window_ns().filter(|_| !signal::interrupted()),
             run.client.measured_by(),
             &counted,
-            gave_up.map(|gave_up| gave_up.check(edges.map_or(started, |edges| edges.start))),
+            gave_up
+                .map(|gave_up| gave_up.check(edges.map_or(started, |edges| edges.start)))
+                .into_iter()
+                .chain(throttled)
+                .collect(),
         ),
         gave_up,
         tally: counted,

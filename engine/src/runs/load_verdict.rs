@@ -7,7 +7,7 @@ use crate::client::gave_up::GAVE_UP;
 use crate::client::load::{CONNECTIONS, DURATION, KEPT};
 use crate::client::validity::{
     AGAINST_CLOSINGS, AGAINST_IDLE_CLOSINGS, CUT, Check, EMPTY, ERRORS, GENERATOR, LAG, LITTLE_LAW, NEVER_SENT,
-    NO_REPLY, RATE, advice, change_in, is_of_a_schedule,
+    NO_REPLY, RATE, THROTTLED, advice, change_in, is_of_a_schedule,
 };
 use crate::count::tally::{Counts, ErrorKind};
 use crate::lines::LoadResult;
@@ -16,7 +16,7 @@ use crate::runs::load::Plan;
 use crate::transfer::waiting;
 
 /// Checks whose failures explain those of later ones, by cause.
-const CAUSES: [&str; 8] = [ERRORS, CUT, GAVE_UP, EMPTY, NO_REPLY, GENERATOR, LAG, RATE];
+const CAUSES: [&str; 9] = [ERRORS, CUT, GAVE_UP, EMPTY, NO_REPLY, THROTTLED, GENERATOR, LAG, RATE];
 
 /// Formats the verdict for people. It agrees with the exit status: "Valid" and "Caution" with success, all others with
 /// failure.
@@ -131,6 +131,7 @@ fn reason(check: &Check, result: &LoadResult) -> String {
         (EMPTY, _) => "no request was due in the window".to_owned(),
         (CUT, _) => "all clients gave up before the end".to_owned(),
         (GAVE_UP, _) => "clients gave up before the end".to_owned(),
+        (THROTTLED, _) => "a CPU quota stopped the load".to_owned(),
         (LITTLE_LAW, _) => "the load was not steady".to_owned(),
         _ => "the clients did not send by the schedule".to_owned(),
     }
@@ -146,7 +147,7 @@ fn against(check: &Check, plan: &Plan, result: &LoadResult) -> String {
         RATE | NEVER_SENT if waited => "use a lower --rate, or more --clients".to_owned(),
         RATE | NEVER_SENT => "use a lower --rate, or a longer window if replies take long".to_owned(),
         EMPTY => format!("use a higher --rate or a longer --{}", DURATION.option()),
-        NO_REPLY => change_in(check).to_owned(),
+        NO_REPLY | THROTTLED => change_in(check).to_owned(),
         CUT | GAVE_UP => "see the first error".to_owned(),
         LITTLE_LAW => "use a longer window or warm-up".to_owned(),
         _ if waiting::spins(&plan.settings) => {

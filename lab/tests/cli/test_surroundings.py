@@ -17,6 +17,7 @@ from made.interrupted import STUDY
 from made.refusals import codes_printed
 
 from thunderherd.cli.main import run_command
+from thunderherd.engine import client
 from thunderherd.machine.room import NEEDED
 from thunderherd.trial.faults import THROTTLED
 
@@ -234,14 +235,38 @@ def test_a_limit_of_a_control_group_is_named(group: Path, here: Path) -> None:
     assert ended.returncode == 0 and (here / "run/report.html").exists(), ended
 
 
+def tenth_of_a_cpu(group: Path) -> dict[str, str]:
+    """What to write to which files of a control group, of either version, for a tenth of a CPU."""
+    quota = {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"}
+    files = {name: text for name, text in quota.items() if (group / name).exists()}
+    if not files:
+        pytest.skip(f"{group} has no quota")
+    return files
+
+
+@pytest.mark.parametrize(
+    "ends_by", ["--load closed_connections --duration 700ms --connections kept", "--loops 9999"]
+)
+def test_a_load_under_a_cpu_quota_is_not_valid(
+    ends_by: str, make_control_group: Callable[[str], Path], real_engine: Path, here: Path
+) -> None:
+    made = make_control_group("cpu")
+    limit = "".join(f"echo {text} >{made / name}; " for name, text in tenth_of_a_cpu(made).items())
+    with client.Server("epoll", workload="bytes") as server:
+        load = f"{real_engine} load bytes --connect {server.ready.address} --json {ends_by}"
+        ended = shell(f"{limit} echo $$ >{made}/cgroup.procs; exec {load}", here)
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert ended.returncode == 1 and result["validity"]["valid"] is False, ended
+    (throttled,) = [each for each in result["validity"]["checks"] if each["name"] == "throttled"]
+    assert throttled["holds"] is False and 0.1 < throttled["value"] < 10
+    assert "cpu.max" in throttled["words"]
+
+
 def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(
     make_control_group: Callable[[str], Path], here: Path
 ) -> None:
     made = make_control_group("cpu")
-    quota = {"cpu.max": "10000 100000", "cpu.cfs_quota_us": "10000"}
-    files = {name: text for name, text in quota.items() if (made / name).exists()}
-    if not files:
-        pytest.skip(f"{made} has no quota")
+    files = tenth_of_a_cpu(made)
     # The program itself starts without it.
     script = (
         "import pathlib, os, sys\nfrom thunderherd.cli.main import run_command\n"

@@ -19,7 +19,6 @@ from thunderherd.trial.caveats import AT_CLIENTS, AT_SERVER, MEANINGS, NOWHERE, 
 from thunderherd.trial.load_validity import (
     BUSY,
     CLIENT_LIMITED,
-    COUNTED_ELSEWHERE,
     CUT,
     FOLLOWS,
     GAVE_UP,
@@ -105,7 +104,7 @@ def test_checks_are_called_as_the_engine_calls_them(overloaded: TrialRecord) -> 
     load."""
     validity = overloaded.loads[0].validity
     assert validity is not None
-    known = {COUNTED_ELSEWHERE, BUSY, CUT, *OUTPACED, *FOLLOWS, *layers.NEEDED}
+    known = {"errors", BUSY, CUT, *OUTPACED, *FOLLOWS, *layers.NEEDED}
     assert known <= {check.name for check in validity.checks}
 
 

@@ -160,6 +160,7 @@ SHARES = re.compile(r"[\d.]+(?: to [\d.]+)?")
 CHECKS = {
     "cut_window": "all clients gave up before the window ended",
     "gave_up": "clients gave up before the end of the load: see the errors",
+    "throttled": "a CPU quota stopped the clients: raise it",
     "no_reply": "no reply came in the window: make it longer",
     "empty_window": "no request was due in the window: make it longer",
     "generator_cpu": "the clients had no idle time ({value} of a CPU): give them more CPUs, or a lower rate",
