@@ -439,7 +439,8 @@ impl<'run> Caller<'run> {
                 Answer::Complete | Answer::Last
                     if was_idle && self.all_repeat() && self.conversations[0].says_idle() =>
                 {
-                    // It left the server before the request had come.
+                    // It left the server before the request had come, which is sent again.
+                    self.conversations[0].uncount();
                     self.at_rest = true;
                     let message = self.conversations[0].error();
                     return Err(Failure { kind: ErrorKind::Truncated, message });

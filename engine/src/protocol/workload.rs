@@ -512,6 +512,9 @@ pub trait Conversation: Send {
         false
     }
 
+    /// Takes back the count of the last reply, which answered no request.
+    fn uncount(&mut self) {}
+
     /// Puts the next request, or its beginning, into the outbox; returns what the first receive of the reply wants.
     fn ask(&mut self, outbox: &mut Outbox) -> Want;
 

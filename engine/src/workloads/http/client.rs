@@ -241,6 +241,10 @@ impl Conversation for HttpClient {
         self.status.is_error && says_idle(self.status.code)
     }
 
+    fn uncount(&mut self) {
+        self.statuses.take_back(self.status);
+    }
+
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
         self.head.clear();
         self.interim = 0;

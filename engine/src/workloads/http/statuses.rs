@@ -32,6 +32,13 @@ impl Statuses {
         }
     }
 
+    /// Takes back the count of a reply.
+    pub fn take_back(&mut self, status: Status) {
+        if let Some((_, count)) = self.own.iter_mut().find(|(other, _)| *other == status) {
+            *count -= 1;
+        }
+    }
+
     /// Returns the counts of all connections that have ended.
     pub fn counts(&self) -> StatusCounts {
         let of = |(status, [right, errors]): (usize, &[AtomicU64; 2])| {
@@ -73,6 +80,8 @@ mod tests {
             for status in [of(200, false), of(503, true), of(200, false), of(503, false)] {
                 connection.note(status);
             }
+            connection.note(of(408, true));
+            connection.take_back(of(408, true));
         }
         let (right, both) = (Replies { replies: 4, errors: 0 }, Replies { replies: 4, errors: 2 });
         assert_eq!(all.counts(), StatusCounts::from([(200, right), (503, both)]));

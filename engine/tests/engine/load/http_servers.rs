@@ -311,11 +311,11 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
     }
 }
 
-/// Its server closed a connection that had had no request, however young it is. One that was made for its request is no such
+/// Its server closed a connection that had had no request, however young it is, perhaps with a 408. One that was made for its request is no such
 /// connection: nothing is sent over a third one.
 #[test]
 fn a_request_that_meets_the_closing_of_an_unused_connection_is_sent_again() {
-    let of_server = |closing: usize| {
+    let of_server = |closing: usize, farewell: &'static str| {
         let made = AtomicUsize::new(0);
         serve(move |mut stream| {
             let closes = made.fetch_add(1, SeqCst) < closing;
@@ -326,17 +326,26 @@ fn a_request_that_meets_the_closing_of_an_unused_connection_is_sent_again() {
             while stream.read(&mut [0; 1024]).is_ok_and(|bytes| bytes > 0) && !closes {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             }
+            let _ = stream.write_all(farewell.as_bytes());
         })
     };
+    let timeout = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let loops = back_ends().into_iter();
     let loops =
         loops.flat_map(|back_end| ["closed_connections", "open --rate 200"].map(|load| format!("{load} {back_end}")));
     for which in loops.chain(["closed_threads".to_owned()]) {
         let options = format!("--load {which} --connections kept --clients 3 --duration 300ms --path /page");
-        let (ran, line) = load("http", of_server(3), &options);
-        assert_eq!(line["tally"]["errors"], json!({}), "{which}: {ran:?} {line}");
-        assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (3, 6), "{which}: {line}");
-        let (_, line) = load("http", of_server(usize::MAX), &format!("{options} --give-up 1"));
+        for farewell in ["", timeout] {
+            let (ran, line) = load("http", of_server(3, farewell), &options);
+            assert_eq!(line["tally"]["errors"], json!({}), "{which}: {ran:?} {line}");
+            assert_eq!(
+                (count(&line, "tally.sent_again"), count(&line, "tally.connections")),
+                (3, 6),
+                "{which}: {line}"
+            );
+            assert_eq!(line["statuses"].as_object().unwrap().keys().collect::<Vec<_>>(), ["200"], "{which}: {line}");
+        }
+        let (_, line) = load("http", of_server(usize::MAX, ""), &format!("{options} --give-up 1"));
         let errors = line["tally"]["errors"].as_object().unwrap();
         assert_eq!(errors.keys().collect::<Vec<_>>(), ["truncated"], "{which}: {line}");
         assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (3, 6), "{which}: {line}");

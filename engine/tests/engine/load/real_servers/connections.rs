@@ -32,7 +32,7 @@ fn connections_that_a_server_closes_while_idle_are_made_anew() {
             let [due, requests, connections, closed, again] =
                 ["scheduled.due", "tally.requests", "tally.connections", "tally.closed_idle", "tally.sent_again"]
                     .map(|name| count(&line, name));
-            // On a busy machine, a server's 408 for an idle connection may meet a request on its way, and count as its reply.
+            // On a busy machine, a server's 408 may meet the first request of a connection, and count as its reply.
             let crossed = line["statuses"]["408"]["replies"].as_u64().unwrap_or(0);
             let errors = if crossed == 0 { json!({}) } else { json!({ "error_status": crossed }) };
             assert!(crossed <= 3, "{line}");
