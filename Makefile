@@ -20,7 +20,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers soak fuzz audit build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers soak fuzz audit build prerequisites test-tools compiled-tests compiled-ahead clippy-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -127,6 +127,12 @@ test-lab: test-tools
 
 check: check-rust check-python check-documents ## check formatting, lints, types, and that generated documents are current
 
+CLIPPY := cargo clippy --locked $(MANIFEST) --all-targets -- -D warnings
+
+# May run during a build, as compiled-ahead.
+clippy-ahead: prerequisites
+	@$(CLIPPY)
+
 # Files are given by name, since `cargo fmt` skips modules that a macro declares.
 check-rust: build
 	@rustfmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || { \
@@ -134,7 +140,7 @@ check-rust: build
 	@echo "==> rustfmt"
 	@rustfmt --check --edition 2024 $(if $(MAKE_TERMOUT),,--color never) $(RUST_FILES)
 	@echo "==> clippy"
-	@cargo clippy --locked $(MANIFEST) --all-targets -- -D warnings
+	@$(CLIPPY)
 
 check-python: test-tools
 	@echo "==> ruff"

@@ -32,21 +32,21 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
 LONGEST = (
-    "repository/test_sources", "gate/test_ends", "repository/test_tutorial", "search/test_crossover",
-    "search/test_compare", "study/test_defaults", "run/test_claims_decided", "capsule/test_replay",
-    "studies/test_peers", "cli/test_main", "repository/test_extending", "show/report/test_pages",
-    "show/tables/test_sweeps", "study/checks/test_refused", "show/charts/test_sweeps",
-    "conform/test_conformance", "show/report/test_page", "show/report/test_sweeps",
+    "gate/test_ends", "cli/test_surroundings", "conform/test_conformance", "repository/test_extending",
+    "repository/test_tutorial", "capsule/test_replay", "engine/test_injected_faults",
+    "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
+    "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
+    "run/test_claims_decided", "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
+    "show/charts/test_sweeps", "show/report/test_page", "show/report/test_sweeps",
     "statistics/test_crossings_simulation", "repository/test_kept_reports",
     "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",
     "judge/summary/test_bounds", "trial/test_namespaces", "trial/test_own_pairs", "trial/test_trial",
-    "trial/test_forms", "trial/test_load_generator_trials", "run/test_interrupted", "run/test_runner",
-    "run/test_follow", "studies/test_erss_hw4", "studies/test_self_test", "studies/test_cse638_pa02",
-    "studies/test_cse232_a2", "doctor/test_doctor", "repository/test_classroom",
+    "trial/test_forms", "run/test_interrupted", "run/test_runner", "run/test_follow", "studies/test_erss_hw4",
+    "studies/test_self_test", "studies/test_cse638_pa02", "studies/test_cse232_a2", "doctor/test_doctor",
     "repository/test_packaging", "engine/test_own_servers", "grade/test_grade",
     "../../bench/tests/test_parts", "../../bench/tests/test_layers", "conform/test_before_timing",
     "../../bench/tests/test_soak", "../../bench/tests/test_kills", "../../bench/tests/test_endurance",
-    "records/test_altered_results", "cli/test_surroundings", "engine/test_injected_faults",
+    "records/test_altered_results",
 )  # fmt: skip
 """The files that take longest are begun first, so that at the end nothing waits for one of them alone. Others
 follow by their names."""
