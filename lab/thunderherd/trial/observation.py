@@ -467,8 +467,8 @@ def _slow_to_connect(noise: Noise | None) -> Iterator[str]:
         )
     elif noise is not None and noise.retransmitted_syns:
         yield (
-            "connections were opened a second or more late, since nothing answered the first SYN "
-            "(noise.retransmitted_syns in trials.jsonl; those of other programs count, too)"
+            "SYNs of the trial, or of other programs in its network namespaces, were sent again: those "
+            "connections were opened a second or more late (noise.retransmitted_syns in trials.jsonl)"
         )
 
 

@@ -311,8 +311,8 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
     }
 }
 
-/// Its server closed a connection that had had no request, however young it is, perhaps with a 408. One that was made for its request is no such
-/// connection: nothing is sent over a third one.
+/// Its server closed a connection that had had no request, however young it is, perhaps with a 408. One that was made for its
+/// request is no such connection: nothing is sent over a third one.
 #[test]
 fn a_request_that_meets_the_closing_of_an_unused_connection_is_sent_again() {
     let of_server = |closing: usize, farewell: &'static str| {
