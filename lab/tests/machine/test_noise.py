@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunderherd.machine import noise
-from thunderherd.machine.tcp_sockets import OWN_NETWORK, SentAgain
+from thunderherd.machine.tcp_sockets import OWN_NETWORK, TcpCounts
 from thunderherd.records.summary import Noise
 
 LIMITS = SimpleNamespace(steal_percent=5, others_percent=15)
@@ -54,8 +54,8 @@ def test_proc_stat_is_read_by_its_columns() -> None:
 def test_soft_interrupts_are_counted_per_cpu() -> None:
     ticks = noise.TICKS_A_SECOND
     assert noise.softirq_seconds(STAT) == (3 / ticks, 4 / ticks)
-    before = replace(START, softirqs=(1.0, 2.0), sent_again=SentAgain(7, 3, 4))
-    after = replace(START, monotonic=110.0, softirqs=(1.5, 2.0), sent_again=SentAgain(9, 3, 5))
+    before = replace(START, softirqs=(1.0, 2.0), tcp=TcpCounts(7, 3, 4))
+    after = replace(START, monotonic=110.0, softirqs=(1.5, 2.0), tcp=TcpCounts(9, 3, 5))
     found = noise.between(before, after, server_seconds=0)
     assert (found.softirq_seconds, found.retransmitted) == ([0.5, 0.0], 2)
     assert (found.retransmitted_syns, found.dropped_connections) == (0, 1)
@@ -65,10 +65,10 @@ def test_soft_interrupts_are_counted_per_cpu() -> None:
 
 def test_what_was_sent_again_is_that_of_the_networks() -> None:
     here = noise.sample(networks=(OWN_NETWORK,))
-    assert here.sent_again is not None and len(here.softirqs) == here.cpus
+    assert here.tcp is not None and len(here.softirqs) == here.cpus
     twice = noise.sample(networks=(OWN_NETWORK, OWN_NETWORK))
-    assert twice.sent_again is not None and twice.sent_again.segments >= 2 * here.sent_again.segments
-    assert noise.sample().sent_again is None
+    assert twice.tcp is not None and twice.tcp.segments >= 2 * here.tcp.segments
+    assert noise.sample().tcp is None
 
 
 def test_shares_are_of_all_cpus() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from thunderherd.machine import tcp_sockets
+from thunderherd.machine.tcp_sockets import TcpCounts, tcp_counts
 
 
 def test_what_was_sent_again_is_read_in_a_namespace(tmp_path: Path) -> None:
@@ -17,11 +18,22 @@ def test_what_was_sent_again_is_read_in_a_namespace(tmp_path: Path) -> None:
     (tmp_path / "netstat").write_text(
         "TcpExt: ListenOverflows ListenDrops TCPSynRetrans\nTcpExt: 5 6 4\nIpExt: InOctets\nIpExt: 9\n"
     )
-    before = tcp_sockets.SentAgain(segments=10, syns=1, dropped=6)
-    now = tcp_sockets.sent_again(tmp_path)
-    assert now == tcp_sockets.SentAgain(segments=12, syns=4, dropped=6)
-    assert now - before == tcp_sockets.SentAgain(segments=2, syns=3, dropped=0)
-    assert now + before == tcp_sockets.SentAgain(segments=22, syns=5, dropped=12)
+    before = TcpCounts(segments=10, syns=1, dropped=6)
+    now = tcp_counts([tmp_path])
+    assert now == TcpCounts(segments=12, syns=4, dropped=6)
+    assert now - before == TcpCounts(segments=2, syns=3, dropped=0)
+    assert tcp_counts([tmp_path, tmp_path]) == now + now == TcpCounts(segments=24, syns=8, dropped=12)
+    assert tcp_counts([]) is None
+
+
+@pytest.mark.parametrize(
+    "table", ["TcpExt: ListenOverflows\nTcpExt: 5\n", "TcpExt: ListenDrops\nTcpExt:\n", "", None]
+)
+def test_counts_that_a_kernel_does_not_show_are_none(table: str | None, tmp_path: Path) -> None:
+    (tmp_path / "snmp").write_text("Tcp: RetransSegs\nTcp: 12\n")
+    if table is not None:
+        (tmp_path / "netstat").write_text(table)
+    assert tcp_counts([tmp_path]) is None and tcp_counts() is not None
 
 
 def test_time_wait_is_counted_by_port() -> None:

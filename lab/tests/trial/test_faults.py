@@ -8,7 +8,7 @@ import pytest
 
 from thunderherd.machine import noise
 from thunderherd.study.loading import Study
-from thunderherd.trial.faults import SERVER_THROTTLED, THROTTLED, faults_of
+from thunderherd.trial.faults import SERVER_THROTTLED, THROTTLED, faults_of, server_failed
 from thunderherd.trial.observation import Observation
 
 BEFORE = noise.Sample(
@@ -29,3 +29,19 @@ def test_a_cpu_quota_that_stops_a_side_makes_a_trial_invalid(
     seen = Observation(small_study.contenders[0], samples=(BEFORE, after))
     found = {each for each in faults_of(seen) if each in (THROTTLED, SERVER_THROTTLED)}
     assert found == ({SERVER_THROTTLED if is_server else THROTTLED} if is_fault else set())
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_servers"),
+    [
+        ("server: killed by signal 11", True),
+        ("server: errors: 3 reset", True),
+        ("server counted 5 requests in the window, its clients 6", True),
+        ("load: errors: 2 refused (first: connect)", True),
+        ("load: no reply in the window", False),
+        (SERVER_THROTTLED, False),
+        ("listen queue overflowed: 3 connections dropped", False),
+    ],
+)
+def test_a_reason_says_whether_the_server_failed(reason: str, is_servers: bool) -> None:
+    assert server_failed(["load: interrupted", reason]) == is_servers

@@ -183,6 +183,9 @@ def test_trials_are_valid_in_every_lab_and_report_connections(study: Study, veth
         assert record.metrics["listener_holders"] == 4, record.contender
     of = {name: [each.connection for each in record.loads] for name, record in found.items()}
     assert of["prefork@lab=unix"] == [None, None]
+    noises = {name: record.noise for name, record in found.items()}
+    without_tcp = {name for name, each in noises.items() if each is None or each.dropped_connections is None}
+    assert without_tcp == {"prefork@lab=unix"}
     for name, expected in (
         ("prefork", (default, 1448)),
         ("prefork@lab=small", ("reno", 1228)),

@@ -50,8 +50,6 @@ Before = Callable[[Sequence[str]], None]
 """What is called with the metrics of a gate, before its first block."""
 MOST_BLOCKS = 1000
 """The one look of a study without verdicts, until it has those of a gate."""
-LAST, FAILURES = "; last: ", ("server ", "load: errors: ")
-"""What is before the reasons of a contender that was given up, and how those of a failing server begin."""
 
 
 @dataclass(frozen=True)
@@ -141,19 +139,17 @@ def _ended(
 
 
 def _failed(summary: Summary, run: Path) -> dict[str, str]:
-    """Return why servers failed: those that were given up, or that have no valid trial.
+    """Return why servers failed, by the last trials of those that were given up or that have no valid trial.
 
     If a load failed, because it was late, for instance, the gate is undecided.
     """
     from thunderherd.records.directory import load
+    from thunderherd.trial.faults import server_failed
 
     trials = load(run).trials
-    valid = {each.contender for each in trials if each.valid}
-    last = {each.contender: "; ".join(each.invalid_reasons) for each in trials if each.contender not in valid}
-    last |= {name: why.partition(LAST)[2] for name, why in summary.trials.given_up.items()}
-    return {
-        name: why for name, why in last.items() if any(each.startswith(FAILURES) for each in why.split("; "))
-    }
+    usable = {each.contender for each in trials if each.valid} - summary.trials.given_up.keys()
+    last = {each.contender: each.invalid_reasons for each in trials if each.contender not in usable}
+    return {name: "; ".join(reasons) for name, reasons in last.items() if server_failed(reasons)}
 
 
 def _base(request: StudyGateRequest, study: str, compared: Sequence[Comparison]) -> str:

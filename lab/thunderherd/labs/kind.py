@@ -139,7 +139,7 @@ class Site:
     def networks(self, ready: Ready | None) -> tuple[Path, ...]:
         """Return the /proc/PID/net folders of the network namespaces of both sides, each once.
 
-        Without a server some kinds do not know them, and return none.
+        None without TCP. Without a server some kinds do not know them, and return none.
         """
         return (tcp_sockets.OWN_NETWORK,)
 

@@ -34,6 +34,9 @@ class UnixSite(Site):
     def local_ports(self) -> int | None:
         return None
 
+    def networks(self, ready: Ready | None) -> tuple[Path, ...]:
+        return ()
+
     def time_wait(self, ready: Ready) -> int:
         return 0
 

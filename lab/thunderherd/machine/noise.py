@@ -20,10 +20,9 @@ from typing import Protocol
 
 from thunderherd.machine import proc
 from thunderherd.machine.control_groups import throttled
-from thunderherd.machine.tcp_sockets import SentAgain, sent_again
+from thunderherd.machine.tcp_sockets import TcpCounts, tcp_counts
 from thunderherd.records.summary import Noise
 
-NOTHING = SentAgain(0, 0, 0)
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -53,7 +52,7 @@ class Sample:
     server_throttled_seconds: float = 0.0
     """The part of it in control groups of the server that this process is not in."""
     softirqs: tuple[float, ...] = ()
-    sent_again: SentAgain | None = None
+    tcp: TcpCounts | None = None
 
 
 def sample(
@@ -63,7 +62,7 @@ def sample(
 
     These are the clocks of the machine, of this process, of its ended children and of the server's
     supervisor; and how long CPU quotas stopped the control groups of this process and of the server.
-    What TCP sent again is read in `networks` (/proc/PID/net); None if there are none.
+    TCP's counts are those of `networks` (/proc/PID/net).
     """
     text = (proc.PROC / "stat").read_text()
     cpus, tasks, interrupts, steal = parse_stat(text)
@@ -82,7 +81,7 @@ def sample(
         throttled_seconds=stopped.seconds,
         server_throttled_seconds=stopped.seconds_of_other,
         softirqs=softirq_seconds(text),
-        sent_again=sum(map(sent_again, networks), NOTHING) if networks else None,
+        tcp=tcp_counts(networks),
     )
 
 
@@ -104,10 +103,7 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
     )
     busy_share = min(1.0, comparable / capacity)
     spread = math.sqrt(busy_share * (1 - busy_share) / max(1.0, capacity * sampling_rate()))
-    if before.sent_again is None or after.sent_again is None:
-        again = None
-    else:
-        again = after.sent_again - before.sent_again
+    tcp = None if before.tcp is None or after.tcp is None else after.tcp - before.tcp
     return Noise(
         # A tick may be longer than the rest of a short trial, which would give a share above 1.
         steal_share=min(1.0, (after.steal - before.steal) / capacity),
@@ -120,9 +116,9 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
         softirq_seconds=[
             round(later - earlier, 6) for earlier, later in zip(before.softirqs, after.softirqs, strict=False)
         ],
-        retransmitted=None if again is None else again.segments,
-        retransmitted_syns=None if again is None else again.syns,
-        dropped_connections=None if again is None else again.dropped,
+        retransmitted=None if tcp is None else tcp.segments,
+        retransmitted_syns=None if tcp is None else tcp.syns,
+        dropped_connections=None if tcp is None else tcp.dropped,
     )
 
 

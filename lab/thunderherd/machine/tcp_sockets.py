@@ -1,4 +1,4 @@
-"""TCP sockets, local ports, sockets in TIME_WAIT, and what TCP sent again."""
+"""TCP sockets, local ports, sockets in TIME_WAIT, and what TCP sent again or dropped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from itertools import chain
@@ -87,7 +87,7 @@ OWN_NETWORK = proc.PROC / "self/net"
 
 
 @dataclass(frozen=True)
-class SentAgain:
+class TcpCounts:
     """What TCP of a network namespace has sent again so far, and what its listeners have dropped."""
 
     segments: int
@@ -97,19 +97,28 @@ class SentAgain:
     dropped: int
     """Connections that a listener dropped, mostly because its queue was full."""
 
-    def __add__(self, other: SentAgain) -> SentAgain:
-        """Return what two network namespaces have sent again."""
-        return SentAgain(*map(operator.add, astuple(self), astuple(other)))
+    def __add__(self, other: TcpCounts) -> TcpCounts:
+        """Return the counts of two network namespaces together."""
+        return TcpCounts(*map(operator.add, astuple(self), astuple(other)))
 
-    def __sub__(self, earlier: SentAgain) -> SentAgain:
-        """Return what has been sent again since."""
-        return SentAgain(*map(operator.sub, astuple(self), astuple(earlier)))
+    def __sub__(self, earlier: TcpCounts) -> TcpCounts:
+        """Return what has happened since."""
+        return TcpCounts(*map(operator.sub, astuple(self), astuple(earlier)))
 
 
-def sent_again(network: Path = OWN_NETWORK) -> SentAgain:
-    """Return what TCP of a network namespace has sent again so far, of `/proc/PID/net`."""
-    basic, more = _figures(network / "snmp", "Tcp"), _figures(network / "netstat", "TcpExt")
-    return SentAgain(basic["RetransSegs"], more["TCPSynRetrans"], more["ListenDrops"])
+def tcp_counts(networks: Sequence[Path] = (OWN_NETWORK,)) -> TcpCounts | None:
+    """Return the counts of network namespaces (`/proc/PID/net`) together.
+
+    None without a namespace, and if the kernel does not show all of them.
+    """
+    found = TcpCounts(0, 0, 0)
+    try:
+        for network in networks:
+            basic, more = _figures(network / "snmp", "Tcp"), _figures(network / "netstat", "TcpExt")
+            found += TcpCounts(basic["RetransSegs"], more["TCPSynRetrans"], more["ListenDrops"])
+    except (OSError, KeyError, ValueError):
+        return None
+    return found if networks else None
 
 
 def _figures(table: Path, protocol: str) -> dict[str, int]:

@@ -46,8 +46,8 @@ class Noise(Record):
     )
     retransmitted: int | None = Field(
         default=None,
-        description="TCP segments retransmitted in the network namespaces of both sides. Null: the "
-        "counts could not be read",
+        description="TCP segments retransmitted in the network namespaces of both sides. Null: not over "
+        "TCP, or the counts could not be read",
     )
     retransmitted_syns: int | None = Field(
         default=None,

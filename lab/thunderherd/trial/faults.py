@@ -6,7 +6,7 @@ queue makes the trial invalid, with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from thunderherd.study.resolved import BY_RESET, CLOSING, PIPELINE
 from thunderherd.text.figures import count
@@ -30,6 +30,13 @@ SERVER_THROTTLED = (
 MOST_THROTTLED = 0.01
 """The share of the time in which CPU quotas may stop a side of a valid trial."""
 NO_REPLY, NO_BYTE = "load: no reply in the window", "load: no byte in the window"
+OF_SERVER = ("server ", "server: ", "load: errors: ")
+"""How the reasons begin that are a server's fault: what it did, and errors that its clients met."""
+
+
+def server_failed(reasons: Iterable[str]) -> bool:
+    """Return whether one of a trial's reasons is its server's fault, not that of a load or the machine."""
+    return any(each.startswith(OF_SERVER) for each in reasons)
 
 
 def faults_of(seen: Observation) -> list[str]:

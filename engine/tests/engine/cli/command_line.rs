@@ -342,8 +342,10 @@ fn an_interrupted_server_prints_its_summary() {
     assert!(time(user) + time(system) > 0.0 && table.below("CPU")[0].matches(" + ").count() == 2, "{account}");
     let [number, spread] = table.row("Workers")[..] else { panic!("{account}") };
     let (range, counts) = spread.split_once(": ").unwrap();
-    let counts: Vec<u64> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
-    assert_eq!((number, counts.len(), counts.iter().sum::<u64>()), ("3", 3, 40), "{account}");
+    // A worker that served none is not listed: on a busy machine it comes too late.
+    let counts: Vec<u64> = counts.split(';').next().unwrap().split(' ').map(|count| count.parse().unwrap()).collect();
+    assert_eq!((number, counts.iter().sum::<u64>()), (&counts.len().to_string()[..], 40), "{account}");
+    assert!((1..=3).contains(&counts.len()) && (counts.len() < 3) == spread.contains(';'), "{account}");
     let [fewest, most] = [counts.iter().min(), counts.iter().max()].map(|count| count.unwrap().to_string());
     assert!(range.starts_with(&format!("{fewest} ")) && range.contains(&format!(" {most} ")), "{account}");
 

@@ -27,7 +27,7 @@ from thunderherd.engine.lines import (
 )
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.machine.noise import Sample
-from thunderherd.machine.tcp_sockets import SentAgain
+from thunderherd.machine.tcp_sockets import TcpCounts
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study.loading import Contender, Study
 from thunderherd.trial.observation import Observation
@@ -188,5 +188,5 @@ def _tally(requests: int, payload: int) -> Tally:
 def _sample(at: float) -> Sample:
     return Sample(
         monotonic=at, cpus=2, tasks=at, interrupts=0.0, steal=0.0, own=at, children=0.0, supervisor=0.0,
-        throttled=0, softirqs=[0.0, 0.0], sent_again=SentAgain(0, 0, 0),
+        throttled=0, softirqs=[0.0, 0.0], tcp=TcpCounts(0, 0, 0),
     )  # fmt: skip
