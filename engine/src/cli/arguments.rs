@@ -103,13 +103,13 @@ fn host_command() -> Command {
         .about("Run a server that is not ours, or watch one that is running, and print the lines of `serve --control`")
         .long_about(
             "Run a server that is not ours, or watch one that is running, and print the lines of `serve --control`: CPU time \
-             and counters, but no tally. A command is told where to listen by {host} and {port} in its arguments, and by \
-             HOST and PORT in its environment. It is ready when it accepts, and must end after SIGTERM",
+             and counters, but no tally. A command gets its address by {host} and {port} in its arguments, and by HOST \
+             and PORT in its environment. It is ready when it accepts, and must end after SIGTERM",
         )
         .arg(
             text("listen", "HOST:PORT")
                 .default_value("127.0.0.1:0")
-                .help("Address for the command, with any free port if it is 0; or the address of the running server"),
+                .help("Address for the command (port 0: any free port), or of the running server"),
         )
         .arg(text("ready-line", "TEXT").help("The command is ready when it prints a line with this text"))
         .arg(flag("running").conflicts_with("command").help("Watch the server that is running at --listen"))
@@ -124,7 +124,7 @@ fn host_command() -> Command {
 /// Builds `load`.
 pub fn load_command() -> Command {
     let command = Command::new("load")
-        .about("Load a server, count its replies and check their bytes; exit status 1 unless every reply came and was right")
+        .about("Load a server, count its replies and check their bytes; exit status 1 if replies are missing or wrong")
         .override_usage(format!(
             "{program} load <WORKLOAD> --connect <HOST:PORT> [OPTIONS]\n       \
              {program} load http://HOST:PORT/PATH [-c CLIENTS] [-d TIME] [-t THREADS] [-R RATE] [-m METHOD] [-H HEADER] [OPTIONS]",
@@ -194,7 +194,7 @@ fn conform_command() -> Command {
         .arg(
             flag("control")
                 .requires("json")
-                .help("Request the stop of the server by a line, and read from standard input that it was stopped"),
+                .help("Print a line to request that the server be stopped, and wait for a line on standard input"),
         )
         .arg(flag("until-failure").help("End after the first case that fails"))
         .arg(flag("plain").help("Send GET of the path wherever a case of HTTP may choose the request"))

@@ -26,7 +26,7 @@ const SERVE: &[Group] = &[
         "Connections",
         &[
             ("port", "Port to listen on at 127.0.0.1"),
-            ("listen", "Another address, or unix:@NAME"),
+            ("listen", "Address to listen on, or unix:@NAME"),
             ("backlog", "Connections that wait for accept"),
             ("nodelay", "Send small segments at once"),
             ("drain", "Time to end after a stop"),
@@ -64,7 +64,7 @@ const LOAD: &[Group] = &[
             ("threads", "Threads that send requests"),
             ("rate", "Requests due per second"),
             ("duration", "Measured time"),
-            ("warm_up", "Time before it"),
+            ("warm_up", "Warm-up before the measured time"),
             ("loops", "Requests per client, without -d"),
             ("load", "Kind of load"),
         ],
@@ -74,7 +74,7 @@ const LOAD: &[Group] = &[
         &[
             ("connect", "Server: HOST:PORT, or unix:/PATH"),
             ("connections", "Persistence"),
-            ("pipeline", "Requests in flight on each"),
+            ("pipeline", "Requests in flight per connection"),
             ("timeout", "Longest time without progress"),
         ],
     ),
@@ -84,8 +84,8 @@ const LOAD: &[Group] = &[
             ("bytes", "Size of every reply"),
             ("sizes", "Random sizes: uniform:64..16384"),
             ("path", "Path to request"),
-            ("method", "Method"),
-            ("header", "Such as 'Accept: */*'; repeatable"),
+            ("method", "HTTP method"),
+            ("header", "Header, such as 'Accept: */*'; repeatable"),
             ("mix", "Weights of several requests"),
             ("check", "pattern (all bytes) or count"),
             ("primitive", "Send primitive"),
@@ -119,8 +119,8 @@ persist and the load lasts 10 s. --rate makes an open load.";
 /// Names of designs, workloads and primitives, above the last line of both pages.
 const NAMES: &str = "`list` prints the names of designs, workloads, loads, primitives and counters.";
 
-/// Returns the short page for a command line that asks for help, as a command to print; none if it asks for all options, or
-/// for another command's.
+/// Returns the short page for a command line that asks for help, as a command to print; `None` if the line asks for all
+/// options, or for the help of another command.
 pub fn brief(arguments: &[OsString]) -> Option<Command> {
     if arguments.iter().any(|word| word == "--help-all") {
         return None;

@@ -197,8 +197,8 @@ fn requested_counters(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     requested
 }
 
-/// Does what must come before any thread, child or socket. Entering another user namespace may clear the parent-death signal
-/// (prctl(2), PR_SET_PDEATHSIG), so it comes first.
+/// Enters the network namespace and follows the parent, before there is any thread, child or socket. Entering another user
+/// namespace may clear the parent-death signal (prctl(2), PR_SET_PDEATHSIG), so the namespace comes first.
 fn begin(matches: &ArgMatches) -> Result<()> {
     if let Some(path) = matches.get_one::<String>("network-namespace") {
         runs::namespace::enter(path)?;
@@ -210,7 +210,7 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
     end_with_parent(matches, Signal::SIGKILL)
 }
 
-/// Ends with the parent as after SIGTERM: a supervisor of programs that are not ours must end them first.
+/// Begins a supervisor of programs that are not ours. It ends with the parent as after SIGTERM, since it must end them first.
 fn supervise(matches: &ArgMatches) -> Result<()> {
     begin(matches)?;
     end_with_parent(matches, Signal::SIGTERM)
@@ -414,7 +414,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         }
     }
     match (complete, interrupted) {
-        (false, _) => bail!("not every reply came and was right"),
+        (false, _) => bail!("replies are missing or wrong"),
         (true, true) => bail!("stopped by an interrupt before its end"),
         (true, false) if !is_valid => bail!("the load did not measure its server, so the result is not valid"),
         (true, false) => Ok(()),
@@ -503,7 +503,8 @@ fn profile(matches: &ArgMatches) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Returns the command that this one runs behind a gate. What the command would refuse is refused before it runs.
+/// Returns the command that `count` or `profile` runs behind a start gate. Options that the command would refuse are refused
+/// before it runs.
 fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
@@ -514,7 +515,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
             Some(("serve" | "host" | "load" | "generate", inner)) if inner.contains_id("parent") => {
                 return Err(mistake_with_hint(
                     "arguments.parent_behind_command",
-                    format!("--parent is behind serve or load, whose parent is {by}"),
+                    format!("--parent belongs before the command, whose parent is {by}"),
                     format!("thunderherd-engine {by} --parent PID -- COMMAND"),
                 ));
             }
@@ -523,7 +524,7 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<runs::start_gate::Comma
                 let name = other.map_or("nothing", |(name, _)| name);
                 return Err(mistake_with_hint(
                     "arguments.not_serve_or_load",
-                    format!("{by} runs serve or load, not {name}"),
+                    format!("{by} runs serve, host, load or generate, not {name}"),
                     format!("thunderherd-engine {by} -- serve DESIGN, or {by} -- load WORKLOAD --connect ADDRESS"),
                 ));
             }
@@ -598,7 +599,7 @@ fn list(matches: &ArgMatches) -> Result<()> {
                 text += &format!("  {:24} perf: {}\n", "", listed(names));
             }
             if let Some(reason) = entry["reason"].as_str() {
-                text += &format!("  {:24} not available on this machine: {reason}\n", "");
+                text += &format!("  {:24} unavailable on this machine: {reason}\n", "");
             }
         }
         if *kind == "counters" {

@@ -29,7 +29,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["--burst-delay", "--burst-rate"], "--arrivals describes when requests are due"),
     (&["--latency-correction-off", "--stats-success-breakdown"], "leave it out: each status has its own line"),
     (&["--ipv4", "--ipv6"], "--connect takes an address: 127.0.0.1:PORT, or [::1]:PORT"),
-    (&["--disable-compression"], "leave it out: no compression is asked for"),
+    (&["--disable-compression"], "leave it out: no compression is requested"),
     (&["--time-unit"], "leave it out: times have their unit"),
 ];
 

@@ -72,7 +72,7 @@ fn arguments_of(command: &Command, words: &[String]) -> Vec<usize> {
     places
 }
 
-/// Whether the word at this place is the command: the first word, or the first behind `--` of count and profile.
+/// Returns whether the word at this place is the command: the first word, or the first behind `--` of count and profile.
 fn is_command(arguments: &[OsString], at: usize) -> bool {
     at == 1 || (at > 1 && arguments[at - 1] == "--")
 }
@@ -81,7 +81,7 @@ fn is_word(word: &str) -> bool {
     !word.starts_with('-')
 }
 
-/// Whether the word is this option, in its long form, with or without its value.
+/// Returns whether the word is this option, in its long form, with or without its value.
 fn is_option(word: &str, option: &str) -> bool {
     let rest = word.strip_prefix("--").and_then(|word| word.strip_prefix(option));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
@@ -188,7 +188,7 @@ fn with_options(words: &[String], place: usize) -> Option<Short> {
         .then(|| Short { taken: vec![place], added: [vec![workload.name.to_owned()], added].concat() })
 }
 
-/// Returns the options for the load that others leave out: its kind, kept connections, and a duration.
+/// Returns the options of the load that the user left out: its kind, persistent connections, and a duration.
 fn usual_load(words: &[String]) -> Vec<String> {
     if has(words, "load", "") {
         return Vec::new();
@@ -204,7 +204,7 @@ fn usual_load(words: &[String]) -> Vec<String> {
     added.into_iter().flat_map(|(option, value)| [format!("--{option}"), value.to_owned()]).collect()
 }
 
-/// Whether an option is given, in its long or short form.
+/// Returns whether an option is given, in its long or short form.
 fn has(words: &[String], option: &str, short: &str) -> bool {
     words.iter().any(|word| {
         is_option(word, option) || (!short.is_empty() && word.starts_with(short) && !word.starts_with("--"))

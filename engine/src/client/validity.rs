@@ -134,7 +134,7 @@ const LATE_ALWAYS: f64 = 100_000.0;
 /// Maximum relative difference between the number in the system and rate times latency.
 const LITTLE: f64 = 0.05;
 
-/// The law is not judged if requests in flight at the edges of the window may reach this share of all by chance.
+/// Little's law is not judged if requests in flight at the edges of the window may reach this share of all by chance.
 const LITTLE_BY_CHANCE: f64 = 0.5;
 
 /// Maximum relative difference of mean and variation of the gaps from the schedule's.
@@ -242,7 +242,7 @@ pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, planned_
     std::iter::once(errors(failed)).chain(whole).collect()
 }
 
-/// How many times the longest latency a window should last that had no reply at all.
+/// Length that is advised for a window without replies, in multiples of the longest latency.
 const LATENCIES: u64 = 10;
 
 /// Checks that a reply came in the window, which lasted for `window_ns`. `longest_outside` is the longest latency of a reply
@@ -261,7 +261,7 @@ pub fn any_reply(replies: u64, window_ns: u64, longest_outside: u64) -> Check {
     check(NO_REPLY, f64::from(replies == 0), 0.0, "1 if no reply came in the window", &change)
 }
 
-/// Checks for how long CPU quotas stopped the control groups of a load, on all of their CPUs together; `None` if not at all.
+/// Checks for how long CPU quotas stopped the control groups of a load, added up over CPUs; `None` if they did not.
 pub fn throttled(stopped: Duration, window_ns: u64) -> Option<Check> {
     let what = "time for which a CPU quota stopped the load, as a share of its window";
     let change = "raise the quota of its control group (cpu.max), or use a lower load";
@@ -269,12 +269,12 @@ pub fn throttled(stopped: Duration, window_ns: u64) -> Option<Check> {
     (!stopped.is_zero()).then(|| check(THROTTLED, share, MOST_THROTTLED, what, change))
 }
 
-/// Returns what to change, in the words of a failed check.
+/// Returns the advice in the words of a failed check.
 pub fn change_in(check: &Check) -> &str {
     check.words.split_once(": ").map_or(&check.words, |(_, change)| change)
 }
 
-/// The window ends when all clients have stopped.
+/// Checks that the window has its planned length. If all clients stop, the window ends early.
 fn whole_window(window_ns: u64, planned_ns: u64) -> Check {
     let missing = planned_ns.saturating_sub(window_ns) as f64 / planned_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
@@ -319,10 +319,10 @@ fn processor(evidence: &Evidence) -> Check {
     )
 }
 
-/// For a window without requests, no other check fails.
+/// Checks that a request was due in the window: without requests, no other check fails.
 fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     if schedule.due == 0 && !evidence.errors.is_empty() {
-        return not_judged(EMPTY, None, 0.0, "the load failed before".to_owned());
+        return not_judged(EMPTY, None, 0.0, "the load failed before a request was due in the window".to_owned());
     }
     let change = "there is nothing to measure; use a longer --duration, or a higher --rate";
     check(EMPTY, f64::from(schedule.due == 0), 0.0, "1 if no request was due in the window", change)
@@ -339,7 +339,7 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let change = if !evidence.errors.is_empty() {
         "some requests failed, see the errors"
     } else if schedule.waited > 0 {
-        "the server does not keep up, or not over so few connections: use a lower --rate, or more --clients"
+        "the server does not keep up, or there are too few connections: use a lower --rate, or more --clients"
     } else {
         "the server does not keep up (use a lower --rate), or its latency is long compared with the window (use \
          longer --warm-up and --duration)"
@@ -353,10 +353,10 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
 
 fn all_sent(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let why = match evidence.planned_ns {
-        Some(_) => "the server does not keep up with the --rate, or not over so few --clients",
+        Some(_) => "the server does not keep up with the --rate, or there are too few connections (--clients)",
         None => "the load was interrupted",
     };
-    let change = format!("of {} that were due; {why}", schedule.due);
+    let change = format!("{} were due; {why}", schedule.due);
     check(NEVER_SENT, schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
 }
 

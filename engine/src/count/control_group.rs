@@ -1,5 +1,5 @@
-//! Control groups made by this program (cgroups(7)), one below this process's: in the version 2 hierarchy, and in the version 1
-//! hierarchy of memory if the machine has it.
+//! Control groups (cgroups(7)). This program makes groups below its own, in the version 2 hierarchy, and in the version 1
+//! hierarchy of memory if the machine has it. It also reads the CPU quotas of its own group and of all groups above.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::sys::process::Pid;
 /// Prefix of our groups' names. They end with the id of the process that made them.
 const PREFIX: &str = "thunderherd-";
 
-/// Minimum age of a group to remove. A younger one may belong to a supervisor in another container, whose process id is unknown
-/// here, and which has not put its server into it yet.
+/// Minimum age of a group to remove. A younger group may belong to a supervisor in another container, whose process id is unknown
+/// here, and which has not yet moved its server into the group.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Hierarchies in which groups can be made.
@@ -25,10 +25,10 @@ pub enum Hierarchy {
     Controller(&'static str),
 }
 
-/// A group. A group made by this program is removed with this value, and its processes return to their former group.
+/// A group. If this value made it, dropping the value removes the group, and its processes return to their former group.
 pub struct ControlGroup {
     folder: PathBuf,
-    /// Hierarchy in which it was made; `None` if another value of this process made it.
+    /// Folder of the group above it, if this value made the group.
     parent: Option<PathBuf>,
 }
 
@@ -40,7 +40,10 @@ impl ControlGroup {
         let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| {
             let parent = parent.display();
-            format!("a group in {parent} could not be made (systemd-run --user --scope gives you one of your own)")
+            format!(
+                "no control group could be made in {parent} (`systemd-run --user --scope` gives a process a group that \
+                 it may change)"
+            )
         })?;
         Ok(ControlGroup { folder, parent: Some(parent) })
     }
@@ -91,8 +94,8 @@ impl ControlGroup {
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         let Some(parent) = &self.parent else { return };
-        // A load that counts itself is still in it. An empty group holds nothing, and failing to remove it is no reason to fail
-        // a run.
+        // A load that counts itself is still in the group. An empty group holds nothing, and failing to remove it is no reason to
+        // fail a run.
         for process in self.text("cgroup.procs").unwrap_or_default().lines() {
             let _ = fs::write(parent.join("cgroup.procs"), process);
         }
@@ -107,7 +110,7 @@ pub struct CpuQuotas(Vec<(ControlGroup, Statistic)>);
 type Statistic = (&'static str, u64);
 
 impl CpuQuotas {
-    /// Finds them. A group without a quota is left out, since reading its times takes the kernel a while.
+    /// Finds the quotas. A group without a quota is left out, since reading its times takes the kernel a while.
     pub fn of_this() -> Self {
         let kinds = [
             (Hierarchy::Unified, "cpu.max", "max", ("throttled_usec", 1_000)),
@@ -115,7 +118,7 @@ impl CpuQuotas {
         ];
         let mut found = Vec::new();
         for (hierarchy, quota, none, statistic) in kinds {
-            // In a container, the outer folders of its path may be missing.
+            // In a container, the folders of outer groups may be missing.
             for folder in folder_of(hierarchy, Pid::this()).iter().flat_map(|folder| folder.ancestors()) {
                 let group = ControlGroup { folder: folder.to_owned(), parent: None };
                 if group.text(quota).is_ok_and(|text| !text.starts_with(none)) {
@@ -126,7 +129,7 @@ impl CpuQuotas {
         CpuQuotas(found)
     }
 
-    /// Returns for how long they have stopped their groups so far, added up over groups and CPUs.
+    /// Returns for how long the quotas have stopped their groups so far, added up over groups and CPUs.
     pub fn stopped(&self) -> Duration {
         let times = self.0.iter().filter_map(|(group, (name, unit))| Some(group.line("cpu.stat", name).ok()? * unit));
         Duration::from_nanos(times.sum())
@@ -175,6 +178,9 @@ fn folder_of(hierarchy: Hierarchy, process: Pid) -> Result<PathBuf> {
         }
     });
     let path = line.and_then(|fields| fields.get(2).copied()?.strip_prefix('/').map(str::to_owned));
-    let path = path.ok_or_else(|| anyhow!("this process is in no such control group ({hierarchy:?})"))?;
+    let path = path.ok_or_else(|| match hierarchy {
+        Hierarchy::Unified => anyhow!("process {process} is in no control group of version 2"),
+        Hierarchy::Controller(name) => anyhow!("process {process} is in no control group of the controller {name}"),
+    })?;
     Ok(mount.join(path))
 }

@@ -170,7 +170,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();
     let gave_up = run.giving_up.among(clients as u64);
-    // A group that has been removed meanwhile has no times any more.
+    // A group that was removed meanwhile has no times, so the second reading may be smaller.
     let throttled = match (edges, &locked(&stopped)[..]) {
         (Some(edges), [before, after]) => throttled(after.saturating_sub(*before), edges.end - edges.start),
         _ => throttled(quotas.stopped().saturating_sub(stopped_before), ended - started),

@@ -147,7 +147,7 @@ def test_lab_unix_sets_the_listen_address_of_a_server() -> None:
             ["--lab mtu=9000: ", "lab unix", "lab veth"],
         ),
         ("serve", "--lab veth,mtu=1.5", "lab.invalid_quantity", ["--lab mtu=1.5: "]),
-        ("serve", "--lab veth --mtu 1500 --mtu=9000", "lab.given_twice", ["--mtu: ", "1500, and 9000"]),
+        ("serve", "--lab veth --mtu 1500 --mtu=9000", "lab.given_twice", ["--mtu: ", "1500 and 9000"]),
         ("serve", "--lab unix --port 80", "lab.port_without_tcp", ["--port", "--listen unix:@NAME"]),
         ("serve", "--lab unix --listen 127.0.0.1:0", "lab.invalid_address", ["127.0.0.1:0", "unix:@NAME"]),
         ("serve", "--lab veth --listen=unix:@x", "lab.invalid_address", ["'unix:@x'", "HOST:PORT"]),

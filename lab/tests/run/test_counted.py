@@ -124,7 +124,7 @@ def test_explain_refuses_with_a_command_to_type(rig: CountedRig, capsys: pytest.
     assert codes_printed(twice) == ["explain.same_contender"] and " prefork " in twice
     assert codes_printed(said("prefork")) == ["explain.one_contender"]
     wrong = said("prefork", "iterative", "--per", "reqest")
-    assert codes_printed(wrong) == ["explain.unknown_measure"] and '"reqest"' in wrong
+    assert codes_printed(wrong) == ["explain.unknown_unit"] and '"reqest"' in wrong
     assert "explain.no_limits" in codes_printed(said())
     again = "--size quick --set counting.trials=2 --set measure.limits=3s`"
     assert again in " ".join(said("prefork", "iterative").split())

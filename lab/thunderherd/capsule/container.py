@@ -31,9 +31,9 @@ __all__ = ["MANIFEST", "Manifest", "PackedFile", "pack", "unpack"]
 MANIFEST = "manifest.json"
 SUFFIX = ".thd"
 MOST_FILES, MOST_BYTES = 2_000, 1 << 30
-"""The most files of a capsule, and the most bytes of all of them unpacked."""
+"""Maximum number of files in a capsule, and maximum size of all of them unpacked, in bytes."""
 LARGEST_TEXT = 32 << 20
-"""The most bytes of a text that is read at once: a line of a file of lines, or any other file but recordings.
+"""Maximum bytes of a text that is read at once: a line of a JSONL file, or any other file but recordings.
 
 A hostile text of JSON takes some 13 times its size in memory.
 """
@@ -45,15 +45,15 @@ FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the archive, so that the same run gives the same capsule."""
 CHUNK = 1 << 20
 LONGEST_END, LONGEST_ENTRY = 22 + 20 + 65535, 1024
-"""The most bytes of the end of an archive, with its comment, and of an entry in its list of contents."""
+"""Maximum bytes of the end of an archive, with its comment, and of an entry in its list of contents."""
 COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, OverflowError, RuntimeError,
     ValueError,
 )  # fmt: skip
-"""What zipfile raises for a damaged archive, beside the errors below."""
+"""What zipfile raises for a damaged archive, besides the errors below."""
 NAMES_AT_ODDS = (errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
-"""Errors of the system for an impossible place, for a file `a` and a file `a/b`, and for an overlong name."""
+"""Errors of the system for an impossible offset, for a file `a` next to `a/b`, and for an overlong name."""
 
 
 class PackedFile(Record):
@@ -81,7 +81,7 @@ def pack(files: Mapping[str, Path], manifest: Manifest, target: Path) -> Manifes
     Raises
     ------
     UserError
-        It would be so large that nobody could unpack it.
+        A file has a name that capsules do not allow, or the capsule would be too large to be unpacked.
     """
     described = []
     _check_sizes({name: path.stat().st_size for name, path in files.items()}, target)
@@ -114,7 +114,7 @@ def unpack(capsule: Path, directory: Path) -> Manifest:
     Raises
     ------
     UserError
-        It is no capsule, was altered, or is too large. Then nothing of it may be used.
+        The file is no capsule, was altered, or is too large. Then nothing that was unpacked may be used.
     """
     if not capsule.is_file():
         what = "no such file" if not capsule.exists() else "not a regular file"
@@ -151,7 +151,7 @@ def _check_contents(capsule: Path) -> None:
     # Without a comment the end has 22 bytes; zipfile looks there first.
     place = len(end) - 22 if end[-22:-18] == b"PK\5\6" else end.rfind(b"PK\5\6")
     if place < 0 or len(end) < place + 16:
-        return  # zipfile says that it is no archive
+        return  # zipfile reports that the file is no archive
     entries, length = struct.unpack_from("<HL", end, place + 10)
     if (
         entries > MOST_FILES
@@ -220,16 +220,16 @@ def _check_sizes(sizes: Mapping[str, int], capsule: Path) -> None:
 
 
 def _check_compression(archive: zipfile.ZipFile, capsule: Path) -> None:
-    """Refuse a compression that `pack` does not use before anything is read: each has faults of its own."""
+    """Refuse compression that `pack` does not use, before anything is read: each method fails differently."""
     for each in archive.infolist():
         if each.compress_type not in COMPRESSED:
             raise _refused(
-                capsule, "it is compressed in another way", "capsule.altered", "do not use this capsule"
+                capsule, "unknown method of compression", "capsule.altered", "do not use this capsule"
             )
 
 
 def _extract(archive: zipfile.ZipFile, packed: PackedFile, target: Path, capsule: Path) -> None:
-    """Write one file of at most its size; refuse a content that is not that of the manifest."""
+    """Write one file, at most as large as the manifest says; refuse a content with another hash."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest, left, line = hashlib.sha256(), packed.bytes, 0
     with archive.open(packed.path) as source, target.open("xb") as file:
@@ -259,7 +259,8 @@ def _damaged(capsule: Path, error: Exception) -> UserError:
 def _too_large(capsule: Path) -> UserError:
     return _refused(
         capsule,
-        f"more than {MOST_FILES:,} files, {MOST_BYTES >> 30} GiB, or {LARGEST_TEXT >> 20} MiB of one text",
+        f"too large: more than {MOST_FILES:,} files, {MOST_BYTES >> 30} GiB, or {LARGEST_TEXT >> 20} MiB "
+        "of one text",
         "capsule.too_large",
         "do not use this capsule; if it is of your own run, choose a smaller size of the study",
     )

@@ -1,4 +1,4 @@
-"""What differs between two machines, what is likely to matter first."""
+"""The differences between two machines, those that are likely to matter first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LIKELY = (
     "congestion_control", "loopback_mtu", "loopback_offloads", "labs", "sysctls", "transparent_hugepages",
     "libc", "limits", "servers",
 )  # fmt: skip
-"""The beginnings of names, what is most likely to change results first. Others come last."""
+"""Prefixes of names, those most likely to change results first. Other names come last."""
 ALWAYS_DIFFERENT = ("unavailable", "memory_available", "load_average", "uptime", "passed_cases", "python")
-"""What says nothing about another machine's results."""
+"""Prefixes of names whose differences do not affect results."""
 OF_ONE_MACHINE = {
     "cpu.model": "CPU",
     "cpu.usable": "usable CPUs",
@@ -29,12 +29,12 @@ OF_ONE_MACHINE = {
     "congestion_control": "congestion control",
     "engine.sha256": "engine's hash",
 }
-"""What stays the same on a machine that stays the same, in words."""
+"""Names whose values should not change on one machine, each with its words."""
 LONGEST = 60
 
 
 def machine_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[MachineDifference]:
-    """Return what differs, what is likely to matter first."""
+    """Return the differences, those that are likely to matter first."""
     one, other = dict(_flat(there)), dict(_flat(here))
     found = [
         (name, _short(one.get(name)), _short(other.get(name)))

@@ -1,4 +1,4 @@
-"""Which files of a run's directory a capsule has."""
+"""Packs a run: the files of its directory that a capsule has."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def capsule_of(directory: Path, target: Path) -> Manifest:
         files |= {f"{folder}/{path.name}": path for path in inside if path.is_file()}
     for path in [*(directory / folder for folder in FOLDERS), *files.values()]:
         if path.is_symlink():
-            # It could lead to a file of which the run knows nothing.
+            # A link could lead to a file that does not belong to the run.
             raise UserError(
-                "a link, which a capsule does not follow",
+                "is a symbolic link, which a capsule does not follow",
                 code="capsule.link",
-                hint="replace it by what it leads to, if that belongs to the run",
+                hint="replace the link by its target, if that belongs to the run",
                 where=str(path),
             )
     manifest = Manifest(

@@ -39,7 +39,7 @@ def _named(path: Path) -> str | None:
 
 
 def recomputed(directory: Path) -> tuple[SavedRun, list[Compared]]:
-    """Return an unpacked run, and its verdicts and figures beside those computed again from its trials."""
+    """Return an unpacked run, and its verdicts and figures as saved and as computed again from its trials."""
     saved = load(directory)
     if saved.summary is None:
         raise UserError(
@@ -61,7 +61,7 @@ def _as_recorded(directory: Path, saved: SavedRun) -> Study:
         raise UserError(
             "the capsule lacks the claims of its study",
             code="replay.no_claims",
-            hint="it is of a run that kept no study; pack another run",
+            hint="the run kept no study; pack another run",
             where=str(directory),
         )
     found = study.model_copy(update={"claims_path": claims, "path": file or study.path})
@@ -103,7 +103,7 @@ def measured_again(
         raise UserError(
             "the capsule lacks its study, so it cannot be measured again",
             code="replay.no_study",
-            hint="it is of a run that kept no study; pack another run",
+            hint="the run kept no study; pack another run",
             where=str(directory),
         )
     _put_recordings_back(directory, saved, file.parent)
@@ -112,9 +112,9 @@ def measured_again(
     commands = commands_in(study)
     if commands and not allow_commands:
         raise UserError(
-            f"its study uses a program or a server of its own: {' '.join(commands[0])}",
+            f"the capsule's study runs a command or loads a server: {' '.join(commands[0])}",
             code="replay.commands_not_allowed",
-            hint=f"read {file.name} in it; then give --allow-commands",
+            hint=f"read {STUDY_FOLDER}/{file.name} in the capsule; then give --allow-commands",
             where="replay",
         )
     _check_files(study, directory)
@@ -130,7 +130,7 @@ def _check_files(study: Study, directory: Path) -> None:
                 raise UserError(
                     f"{name} names a file outside of the capsule: {path}",
                     code="replay.file_outside",
-                    hint="it cannot be measured again; without --measure it is computed again",
+                    hint="replay without --measure computes its figures again",
                     where="replay",
                 )
 

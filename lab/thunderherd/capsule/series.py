@@ -17,11 +17,11 @@ from thunderherd.text.figures import count
 __all__ = ["as_csv", "otava_test"]
 
 TIME, RUN = "time", "run"
-"""The columns that are no series."""
+"""The columns before the series."""
 
 
 def as_csv(runs: Sequence[SavedRun]) -> tuple[str, list[str]]:
-    """Return a row for each run, in the order of their starts, and the names of the series.
+    """Return a CSV file with a row for each run, in the order of their starts, and the names of the series.
 
     A series is the estimate of a contender in a metric, in the metric's own unit. It has a value in each run:
     Otava cannot read a gap.
@@ -71,7 +71,7 @@ def _figures(run: SavedRun) -> dict[str, float]:
 
 
 def otava_test(file: Path, names: Sequence[str]) -> str:
-    """Return the configuration of Otava's test, as YAML, of which JSON is a part."""
+    """Return the configuration of Otava's test as JSON, which is also YAML."""
     test = {
         "type": "csv",
         "file": str(file.absolute()),

@@ -17,7 +17,7 @@ UNDECIDED = ("undecided", "not testable here")
 
 @dataclass(frozen=True)
 class Compared:
-    """A verdict in two runs; None: the run does not have it."""
+    """A verdict or figure in two runs; None: the run does not have it."""
 
     name: str
     before: str | None
@@ -25,7 +25,7 @@ class Compared:
 
     @property
     def outcome(self) -> str:
-        """Return what the verdict is in the other run."""
+        """Return whether the verdict held in the other run."""
         if self.before is None or self.now is None:
             return MISSING
         if self.now in UNDECIDED or self.before in UNDECIDED:
@@ -41,7 +41,7 @@ def reproduced(found: Sequence[Compared]) -> str:
     answer = "Not reproduced" if failed else "Reproduced" if held else "Undecided"
     return (
         f"{answer} with the study of the capsule: {held} of {len(found)} verdicts held, {failed} did not, "
-        f"{undecided} are undecided in a run, {missing} are in one run alone"
+        f"{undecided} are undecided in one of the runs, {missing} exist in one run only"
     )
 
 
@@ -75,5 +75,5 @@ def _digits(*values: float | None) -> str:
 
 
 def compared(before: Mapping[str, str], now: Mapping[str, str]) -> list[Compared]:
-    """Return each verdict of either run."""
+    """Return each verdict or figure that at least one of two runs has."""
     return [Compared(name, before.get(name), now.get(name)) for name in dict.fromkeys([*before, *now])]

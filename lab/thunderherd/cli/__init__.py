@@ -6,13 +6,13 @@ compare.py   compare                                servers, without a study
 gate.py      gate                                   did a server get slower?
 search.py    crossover, knee                        studies that write studies
 servers.py   conform, grade                         the cases of a workload, and the points of a submission
-engine.py    serve, load, count, merge, judge       the engine's own commands, and what they wrote into files
+engine.py    serve, load, count, merge, judge       the engine's own commands, and files with their results
 results.py   table, claims, summary, report, plot   a run's results
-sessions.py  baseline, capsule, replay, diff, export  several sessions, and runs for somebody else
+sessions.py  baseline, capsule, replay, diff, export  several runs, and runs of other people
 explain.py   explain                                why the results of a run are as they are
-list.py      list                                   what there is
+list.py      list                                   the entries of all kinds
 machine.py   doctor, limits                         what this machine can do
 ```
 
-The commands are registered by `main`. Options of several commands are in `options`.
+`main` registers the commands. `options` has the options of several commands, `labs` --lab of serve and load.
 """

@@ -121,9 +121,9 @@ def compare(
     settings = [*((name, text) for name, text in named.items() if text is not None), *settings]
     if len(contenders) < 2:
         raise UserError(
-            f"{contenders[0] if contenders else 'nothing'} has nothing to be compared with",
+            f"two or more contenders are needed; {len(contenders)} given",
             code="compare.too_few_contenders",
-            hint="give two or more, such as compare epoll thread_per_client",
+            hint="such as compare epoll thread_per_client",
             where="compare",
         )
     most = None if fail_if_slower is None else percent(fail_if_slower, "compare", "--fail-if-slower")

@@ -88,7 +88,7 @@ def _become_engine(command: str, arguments: list[str]) -> NoReturn:
         ) from None
 
 
-# Results of loads in files ----------------------------------------------------------------------------------
+# Files with results of loads --------------------------------------------------------------------------------
 
 NO_VERDICT = 1
 """The exit status if there are too few blocks for a verdict."""

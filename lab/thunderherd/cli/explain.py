@@ -83,7 +83,7 @@ def explain(
 
 
 def _following(results: SavedRun, pairs: Sequence[Explanation] = ()) -> list[tuple[str, str]]:
-    """Return where the report is, and what comes next: the pair that differs most, or its counts."""
+    """Return where the report is, and the next command: for the pair that differs most, or for its counts."""
     from thunderherd.show.report.page import FILE_NAME
     from thunderherd.show.sentences.explanation import largest_of
 
@@ -158,11 +158,11 @@ def _per(text: str | None) -> Per | None:
 
     if text is None:
         return None
-    measures: tuple[Per, ...] = get_args(Per)
-    for each in measures:
+    units: tuple[Per, ...] = get_args(Per)
+    for each in units:
         if text == each:
             return each
-    raise UserError(unknown("measure", text, measures, "explain").at(f"explain: --per {text}"))
+    raise UserError(unknown("unit", text, units, "explain").at(f"explain: --per {text}"))
 
 
 def _explanations(

@@ -48,7 +48,7 @@ SKIPPED = 125
 USUAL_MARGIN, USUAL_POWER, USUAL_BUDGET = "2%", "90%", "3min"
 USUAL_METRICS = ("server_cpu_per_request", "latency_p50_seconds")
 NOT_KNOWN_YET = (
-    "before the run: it is not known what this budget can find here; the first blocks will tell "
+    "before the run: the smallest slowdown that this budget can find is unknown until the first blocks "
     "(`thunderherd gate --calibrate N` measures it beforehand)"
 )
 
@@ -125,7 +125,7 @@ def gate(
         typer.Option(
             "--power",
             metavar="N%",
-            help="Chance to find the smallest slowdown that the output names (default 90%).",
+            help="Chance of finding the slowdown in the column `would find` (default 90%).",
             show_default=False,
         ),
     ] = USUAL_POWER,
@@ -148,7 +148,8 @@ def gate(
             metavar="N",
             min=1,
             max=1000,
-            help="Run N gates of base with itself, and keep how often they alarm (default: run the gate).",
+            help="Run N gates of base with itself, and keep the number of false alarms (default: run the "
+            "gate).",
         ),
     ] = None,
     markdown: Annotated[
@@ -168,7 +169,7 @@ def gate(
     """Find out whether a server got slower.
 
     Base and head run in the same blocks. The exit status is 0 if head is not slower by more than the margin,
-    1 if it is, 125 if the budget does not suffice to tell, and 128 or more if the command fails.
+    1 if it is, 125 if the budget was too short for a verdict, and 128 or more if the command fails.
 
     Example: thunderherd gate --base './old {port}' --head './new {port}' --workload http
     """
@@ -235,7 +236,10 @@ def _servers(
     *,
     bisect: bool,
 ) -> tuple[tuple[str, str], tuple[str, str] | None, tuple[Path, Path] | None]:
-    """Return base and head as a comparison takes them, their labels, and the folders they run in."""
+    """Return base and head as a comparison takes them, their labels, and the folders in which they run.
+
+    None: the labels are as typed, and the folder is the current one.
+    """
     if revisions[0] is None:
         given = {
             "--head-rev": revisions[1], "--build": build, "--serve": serve, "--bisect": bisect or None,
@@ -244,7 +248,7 @@ def _servers(
             raise UserError(
                 f"{extra[0]} without --base-rev",
                 code="gate.no_base_revision",
-                hint="add --base-rev REV, or leave it out",
+                hint=f"add --base-rev REV, or leave {extra[0]} out",
                 where="gate",
             )
         if base is None or (head is None):
@@ -292,7 +296,7 @@ def _servers(
 
 
 def _tell_what_can_be_found(metrics: Sequence[str], workload: str | None) -> None:
-    """Say before the first block what gates of a calibration with this workload found, if there is one."""
+    """Print what gates of a calibration with this workload would have found, if there is one."""
     from thunderherd.gate.calibration import kept_calibration
     from thunderherd.gate.page import found_by_calibrated
     from thunderherd.machine.description import describe
@@ -367,13 +371,13 @@ def _refuse_with_calibration(given: Mapping[str, object | None]) -> None:
             raise UserError(
                 f"{option} with --calibrate",
                 code="gate.option_of_one_gate",
-                hint="leave it out: --calibrate runs several gates of base with itself",
+                hint=f"leave {option} out: --calibrate runs several gates of base with itself",
                 where="gate",
             )
 
 
 def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool) -> int:
-    """Run gates of base with itself; print and keep how often they alarm."""
+    """Run gates of base with itself; print and keep the number of false alarms."""
     from statistics import median
 
     from thunderherd.gate.calibration import Calibration, keep_calibration, machine_key, now
@@ -403,7 +407,7 @@ def _calibrate(request: GateRequest, gates: int, power: float, *, as_json: bool)
         raise UserError(
             "no gate has a block that counts, so nothing is known of false alarms",
             code="gate.nothing_measured",
-            hint=f"`thunderherd table {place / '1/gate'}` shows the trials of the first",
+            hint=f"`thunderherd table {place / '1/gate'}` shows the trials of the first gate",
             where="gate",
         )
     found_percent = {
@@ -443,7 +447,7 @@ def _criteria(texts: Sequence[str], usual: float, *, of_study: bool) -> list[Cri
     for text in texts:
         if of_study and "=" not in text:
             raise UserError(
-                "no margin; the study says which metrics are compared",
+                "no margin; the study chooses its metrics",
                 code="gate.metric_of_study",
                 hint=f"give --metric {text}=5%, or leave it out",
                 where=f"gate: --metric {text}",
@@ -461,7 +465,7 @@ def _criteria(texts: Sequence[str], usual: float, *, of_study: bool) -> list[Cri
 
 
 def _criterion(text: str, usual: float, *, of_study: bool = False) -> Criterion:
-    """Return a metric with its margin. Those of a study are checked when it is read (`margins_of`)."""
+    """Return a metric with its margin. `margins_of` checks the metrics of a study when the study is read."""
     from thunderherd.gate.request import Criterion
     from thunderherd.gate.study import METRICS_OF_GATES
     from thunderherd.toml.file import unknown
@@ -486,11 +490,11 @@ def _one_workload(given: Sequence[str]) -> str | None:
 
 
 def _share(text: str) -> float:
-    """Return a chance, such as 90%."""
+    """Return the value of --power, such as 90%, as a number below 1."""
     found = percent(text, "gate", "--power") / 100
     if not 0.5 <= found < 1:
         raise UserError(
-            f"{text} is no chance from 50% to 99%",
+            f"{text} is not from 50% to 99%",
             code="gate.invalid_power",
             hint="90% is usual",
             where=f"gate: --power {text}",

@@ -93,7 +93,7 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
         if not value:
             raise request.refusal(f"--{name}", "needs a value", "lab.value_missing")
         if name in given:
-            message = f"it is given twice: {given[name]}, and {value}"
+            message = f"given twice: {given[name]} and {value}"
             raise request.refusal(f"--{name}", message, "lab.given_twice", "leave one out")
         if f"--{name}" == OPTION:
             labs.append(_without_holder(request, value))
@@ -105,7 +105,7 @@ def read(command: str, arguments: Sequence[str]) -> LabRequest:
     typed = {name: f"{OPTION} {name}={value}" for name, value in found.items()}
     for name, value in given.items():
         if name in found:
-            message = f"{typed[name]} sets the same"
+            message = f"{typed[name]} sets the same quantity"
             raise request.refusal(f"--{name} {value}", message, "lab.given_twice", "leave one out")
         found[name], typed[name] = _number_or_text(value), f"--{name} {value}"
     for name, value in found.items():
@@ -307,7 +307,7 @@ def engine_words(request: LabRequest) -> list[str]:
             f"{OPTION} {kind.name}:{holder}",
             f"process {holder} holds no network namespaces that you may enter",
             "lab.not_a_holder",
-            f"processes that do: {', '.join(map(str, holders(engine))) or f'none; {_start(kind)}'}",
+            f"processes that hold some: {', '.join(map(str, holders(engine))) or f'none; {_start(kind)}'}",
         )
     return [*request.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
 

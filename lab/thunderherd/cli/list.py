@@ -132,7 +132,7 @@ def _entry(what: str, name: str, entries: list[Entry]) -> Entry:
 
 
 def _events(of_perf: Sequence[str]) -> str:
-    """Return the forms of names of events that can be counted and are in no list."""
+    """Return the forms of names that events may have which can be counted without being listed."""
     from thunderherd.engine.counter_names import FORMS
 
     names = f"; further names of perf: {', '.join(of_perf)}" if of_perf else ""

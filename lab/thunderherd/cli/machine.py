@@ -40,7 +40,7 @@ NAME = 26
 def doctor(as_json: AsJson = False) -> int:
     """Show what this machine can measure, and how to change that.
 
-    Looks for a few seconds and changes nothing. Its JSON: docs/generated/reference/doctor.schema.json.
+    Takes a few seconds and changes nothing. Schema of the JSON: docs/generated/reference/doctor.schema.json.
 
     Exit status: 0 if all bundled studies can run, wholly or in part (the page names what is left out, and
     why); 1 if one cannot run; 2 for wrong usage.

@@ -2,7 +2,7 @@
 
 A command imports what it needs when it runs, so that `list`, `serve` and mistakes answer at once.
 
-Exit status: 0 for success, 1 for a failure, 2 for a mistake in the words typed, 130 for Ctrl-C. `gate` ends
+Exit status: 0 for success, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C. `gate` ends
 with 1 only if a server got slower, and with 128 for failures and mistakes (`GATES`). `run`, `compare` and
 `claims --decide` end with 3 if nothing was measured. `crossover` and `knee` also end with 1 if their trials
 give no answer, `grade` if the machine is too busy for one, `doctor` if a study cannot run, `merge` if a load
@@ -50,7 +50,7 @@ __all__ = ["PROGRAM", "app", "main", "run_command"]
 
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
 GATES, SKIPPED, OWN_FAILURE = ("gate", "baseline"), 125, 128
-"""The commands whose status 1 is a verdict; what 125 means there; and the status of their own failures.
+"""The commands whose status 1 is a verdict; their status for a skipped commit; and for their own failures.
 
 `git bisect run` takes every status from 1 to 127 for a bad commit, except 125, and stops at 128 and more.
 """
@@ -116,9 +116,9 @@ def main() -> NoReturn:
 
 
 def _with_output_written(status: int, arguments: Sequence[str]) -> int:
-    """Write what is still buffered, and return the exit status: a failure if there is no room for it.
+    """Flush stdout and stderr, and return the exit status: a failure if one of them cannot be written.
 
-    Python would try that again at its end, and exit with 120.
+    Python would flush them again at exit, and end with status 120.
     """
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
@@ -131,7 +131,7 @@ def _with_output_written(status: int, arguments: Sequence[str]) -> int:
 
 @cache
 def _command() -> Callable[..., Any]:
-    """Return the command of all of the program's functions, which takes a while to make."""
+    """Return Typer's command for the whole program, which takes a while to build."""
     return typer.main.get_command(app)
 
 
@@ -146,7 +146,7 @@ def _interrupt_at_the_end() -> None:
 
 ECHO_SECONDS = 0.1
 last_interrupt = -math.inf
-"""When the last signal came that interrupted (CLOCK_MONOTONIC)."""
+"""The time of the last signal that interrupted the program (CLOCK_MONOTONIC)."""
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:
@@ -235,10 +235,10 @@ def _ended(arguments: list[str]) -> tuple[int, bool]:
 
 def _complain(problems: Sequence[Problem], status: int, *, as_json: bool) -> int:
     """Print each problem on a line of stderr and its hint on the next; with `--json` also JSON on stdout."""
-    # If stderr itself is full, the status has to do.
+    # If stderr itself cannot be written, only the status reports the failure.
     with suppress(OSError):
         for each in problems:
-            # Names come from files of others: what a terminal would obey is not printed.
+            # Names may come from other people's files, so escape sequences are not printed.
             for line in each.line.splitlines() or [""]:
                 print(f"{PROGRAM}: {printable(line.strip())}", file=sys.stderr)
             if each.hint:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROGRAM = "thunderherd"
 
 LAB_VALUE = "Kind of lab (`list labs`), or a key of one such as mtu=9000; may be repeated"
-"""The value of --lab, of every command that has it."""
+"""Help on the value of --lab, for every command that has the option."""
 
 StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="Bundled study (`list studies`), or path of a TOML file.")
@@ -142,8 +142,8 @@ def chosen_format(
 ) -> str:
     """Return the format that was typed, else that of the file's ending, else the usual one.
 
-    `formats` are by the endings of their files. Raises `UserError` for an unknown format, and for a format
-    and an ending that contradict each other.
+    `formats` maps endings of files to formats. Raises `UserError` for an unknown format, and for a format and
+    an ending that contradict each other.
     """
     ending = output.suffix[1:].lower() if output is not None else ""
     found = typed or formats.get(ending, ending) or usual

@@ -147,7 +147,7 @@ def _numbers(text: str) -> list[int]:
         return [int(each) for each in text.split(",")]
     except ValueError:
         raise UserError(
-            f"'{text}' is no number of a case",
+            f"'{text}' is not the number of a case",
             code="conform.invalid_case",
             hint="such as --case 6, or --case 6,14",
             where=f"conform: --case {text}",
@@ -157,9 +157,9 @@ def _numbers(text: str) -> list[int]:
 # Grades -----------------------------------------------------------------------------------------------------
 
 TEXT = "text"
-"""The format for people. Those for programs are the grade's."""
+"""The format for people. `grade.formats` has those for programs."""
 ASK = "ask"
-"""The prediction that is asked for on the terminal."""
+"""The value of --predict that prompts on the terminal."""
 
 
 def _show_rubric(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands for several sessions: baselines, capsules for somebody else, series for other tools."""
+"""The commands for several runs: baselines, capsules, differences, and series for other tools."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["baseline", "capsule", "diff", "export", "replay"]
 
 FAILED = 1
 MOST_DIFFERENCES = 30
-"""The most rows of a table of settings or machines."""
+"""Maximum number of rows of a table of verdicts, settings or machines."""
 
 Capsule = Annotated[Path, typer.Argument(metavar="FILE", help="Capsule, as `thunderherd capsule` wrote it.")]
 RunOrCapsule = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or a capsule.")]
@@ -78,8 +78,8 @@ def replay(
 ) -> int:
     """Check a capsule: compute its figures again from its trials.
 
-    With --measure, run its study here and compare: whether its verdicts are reproduced, in the ACM's words.
-    To replicate them is to measure without the capsule. The exit status is 1 if something differs.
+    With --measure, run its study here, and report whether its verdicts are reproduced (ACM's term: another
+    team, same artifact). The exit status is 1 if something differs.
     """
     from thunderherd.capsule.replay import measured_again, recomputed
     from thunderherd.capsule.verdicts import DID_NOT_HOLD, reproduced
@@ -113,7 +113,7 @@ def replay(
             return status
         _print_verdicts(found)
         print(reproduced(found))
-        _print_machines(saved, load(place))
+        _print_machines(saved, load(place), ("capsule", "here"))
         return FAILED if differing or any(each.outcome == DID_NOT_HOLD for each in found) else 0
 
 
@@ -130,7 +130,7 @@ def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
         for line in settings[:MOST_DIFFERENCES]:
             print(f"  {printable(line)}")
         _print_rest(settings)
-        _print_machines(*runs)
+        _print_machines(*runs, ("first", "second"))
         summaries = [run.summary for run in runs]
         found = compared(*({} if summary is None else named_verdicts(summary) for summary in summaries))
         same = sum(each.before == each.now for each in found)
@@ -182,8 +182,8 @@ def baseline(
 ) -> int:
     """Compare a server with an earlier session.
 
-    save measures a server and keeps the result, in the place of one of the same name; compare measures it
-    again, and its exit status is that of `gate`: 0 not slower, 1 slower, 125 undecided.
+    `save` measures a server and keeps the result, replacing a baseline of the same name. `compare` measures
+    the server again; its exit status is that of `gate`: 0 not slower, 1 slower, 125 undecided.
 
     Example: thunderherd baseline save monday './server {port}' --reference epoll
     """
@@ -216,8 +216,8 @@ def baseline(
                 where="baseline",
             )
         for each in baselines():
-            beside = f"beside {each.reference}" if each.reference else "without a reference"
-            print(f"{each.name}  {each.saved[:10]}  {each.server} {beside}")
+            basis = f"with reference {each.reference}" if each.reference else "without a reference"
+            print(f"{each.name}  {each.saved[:10]}  {each.server} {basis}")
         return 0
     if action == "save":
         given += [f"--{name}={text}" for name, text in named.items() if text is not None]
@@ -282,7 +282,7 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
     kept = read_baseline(words[0])
     if kept.reference is None and not across_sessions:
         raise UserError(
-            "this baseline has no reference, so the machine's drift cannot be told from the server's",
+            "no reference, so the machine's drift cannot be distinguished from the server's",
             code="baseline.no_reference",
             hint="save it again with --reference SERVER, or insist with --across-sessions",
             where=f"baseline: {kept.name}",
@@ -293,7 +293,8 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
     found = compare_with(kept, then, now)
     verdict = together([each.verdict for each in found])
     changed = changes(then.run.machine, now.run.machine)
-    beside = "across sessions, without a reference" if kept.reference is None else f"beside {kept.reference}"
+    alone = "across sessions, without a reference"
+    basis = alone if kept.reference is None else f"relative to {kept.reference}"
     if as_json:
         rows = [{**each.__dict__} for each in found]
         for row in rows:
@@ -302,7 +303,7 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
         about = {"verdict": verdict, "baseline": kept.model_dump(), "changed": changed, "rows": rows}
         print(json.dumps(about, indent=2))
     else:
-        print(f"{verdict.capitalize()} since {kept.saved[:10]}, {beside}: {kept.server}")
+        print(f"{verdict.capitalize()} since {kept.saved[:10]}, {basis}: {kept.server}")
         _print_table(_sessions(found))
         for each in changed:
             print(f"Note: changed since then: {printable(each)}")
@@ -310,7 +311,7 @@ def _compare(words: Sequence[str], out: Path | None, *, across_sessions: bool, a
 
 
 def _sessions(found: Sequence[Session]) -> Table:
-    """The table of two sessions: a row for each metric."""
+    """Return the table of two sessions: a row for each metric."""
     from thunderherd.gate.page import slowdown
     from thunderherd.show.sentences.compared import head_and_phrase
     from thunderherd.show.tables.model import Cell, Column, Row, Table
@@ -342,7 +343,9 @@ def export(
     otava: Annotated[
         Path,
         typer.Option(
-            "--otava", metavar="FILE", help="CSV file to write, for Apache Otava; its test is in FILE.yaml."
+            "--otava",
+            metavar="FILE",
+            help="CSV file for Apache Otava; Otava's configuration goes to FILE.yaml.",
         ),
     ],
 ) -> None:
@@ -358,12 +361,17 @@ def export(
     test = otava.with_name(f"{otava.name}.yaml")
     # Nobody typed this name, so a link is not followed.
     write_text(test, otava_test(otava, metrics))
-    print(f"{otava}: {len(saved)} runs, {len(metrics)} series that each run has; {test}: the test for Otava")
+    print(
+        f"{otava}: {len(saved)} runs, {len(metrics)} series common to all runs; {test}: Otava's configuration"
+    )
+
+
+# What these commands share ----------------------------------------------------------------------------------
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Path]:
-    """The directory of a run, or an unpacked capsule."""
+    """Yield the directory of a run, or the folder of an unpacked capsule."""
     if path.is_dir():
         yield path
     else:
@@ -388,7 +396,7 @@ def _print_verdicts(found: Sequence[Compared]) -> None:
         Column("verdict on", "words"),
         Column("before", "short"),
         Column("now", "short"),
-        Column("", "short"),
+        Column("outcome", "short"),
     )
     rows = tuple(
         Row(tuple(Cell(text or "none") for text in (each.name, each.before, each.now, each.outcome)))
@@ -397,21 +405,21 @@ def _print_verdicts(found: Sequence[Compared]) -> None:
     _print_table(Table("", columns, rows))
 
 
-def _print_machines(there: SavedRun, here: SavedRun) -> None:
+def _print_machines(one: SavedRun, other: SavedRun, headings: tuple[str, str]) -> None:
     from thunderherd.capsule.machines import machine_differences
     from thunderherd.show.tables.model import Cell, Column, Row, Table
 
-    found = machine_differences(there.run.machine, here.run.machine)
-    print(f"Machines: {len(found) or 'no'} differences{', what is likely to matter first' if found else ''}")
+    found = machine_differences(one.run.machine, other.run.machine)
+    print(f"Machines: {len(found) or 'no'} differences{', those likely to matter first' if found else ''}")
     if found:
-        columns = (Column("what", "short"), Column("there", "words"), Column("here", "words"))
+        columns = (Column("what", "short"), *(Column(each, "words") for each in headings))
         rows = tuple(Row(tuple(map(Cell, each))) for each in found[:MOST_DIFFERENCES])
         _print_table(Table("", columns, rows))
         _print_rest(found)
 
 
 def _print_rest(found: Sequence[object]) -> None:
-    """Say how many rows a table does not show."""
+    """Print how many rows a table does not show."""
     if len(found) > MOST_DIFFERENCES:
         print(f"  and {len(found) - MOST_DIFFERENCES} more")
 

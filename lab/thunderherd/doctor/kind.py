@@ -98,7 +98,7 @@ Look = Callable[[Here], Iterator[Finding]]
 class Examination:
     """Looks that belong together, under a title. A look that fails does not hinder the others.
 
-    Its finding is then named after the function.
+    The finding of a failed look is named after its function.
     """
 
     title: str

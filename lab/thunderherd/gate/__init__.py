@@ -1,1 +1,1 @@
-"""Did a server get slower? Base and head in the same blocks, judged against a margin."""
+"""Did a server get slower? Base and head in the same blocks, and baselines over time."""

@@ -1,9 +1,9 @@
 """Baselines: a server measured beside a reference, kept, and compared with a later session.
 
-Two sessions differ in what the machine did meanwhile: another kernel, other neighbours, another clock speed.
-Within one session blocks cancel that, between sessions nothing does. So a baseline has a reference, which did
-not change: each session measures the cost of the server over that of the reference, and two sessions are
-compared by this ratio. How much the reference itself drifted is shown.
+Between two sessions the kernel, the neighbours or the clock speed may change. Blocks cancel such differences
+within a session, and nothing cancels them between sessions. So a baseline has a reference, which does not
+change. Each session measures the ratio of the server's cost to that of the reference, and two sessions are
+compared by this ratio. The drift of the reference itself is reported, too.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = ["Baseline", "Session", "baselines", "compare_with", "folder_of", "sav
 
 ALPHA = 0.05
 MOST_BLOCKS = 1000
-"""More blocks than a budget has room for."""
+"""The only look of a session: more blocks than a budget has room for."""
 RUN, ABOUT = "run", "baseline.json"
 SESSION = "baseline"
-"""The stage of a session."""
+"""The name of a session's stage."""
 
 
 class Baseline(Record):
@@ -63,7 +63,7 @@ class Baseline(Record):
 
 @dataclass(frozen=True)
 class Session:
-    """One metric in two sessions."""
+    """One metric of a server compared between two sessions."""
 
     metric: str
     margin_percent: float
@@ -84,7 +84,7 @@ def home() -> Path:
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a baseline; raise `UserError` for a name that is none."""
+    """Return the folder of a baseline; raise `UserError` for an invalid name."""
     if not name or not all(each.isalnum() or each in "-_." for each in name) or name.startswith("."):
         raise UserError(
             f"'{name}' is no name of a baseline",
@@ -186,7 +186,7 @@ def _first(studies: GateStudies, baseline: Baseline) -> tuple[Tables, Stages, in
 
 
 def save(baseline: Baseline, words: Sequence[str]) -> Path:
-    """Measure a baseline and keep it, in the place of one of the same name; return its folder."""
+    """Measure a baseline and keep it, replacing one of the same name; return its folder."""
     folder = folder_of(baseline.name)
     unfinished = folder.with_name(f".{baseline.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -233,7 +233,7 @@ def _session(metric: str, margin: float, baseline: Baseline, then: SavedRun, now
 def _logarithms(run: SavedRun, base: str, metric: str) -> dict[int, float]:
     """Return the logarithm of a metric in each block that counts.
 
-    A latency is that at the common rate, every other metric that of the closed loop, if there are both.
+    If there are both, a latency is taken at the common rate, and every other metric in the closed loop.
     """
     accepted = run.summary.trials.accepted_blocks if run.summary else []
     blocks = [each for each in blocks_of(run.trials) if each.number in accepted]

@@ -1,4 +1,4 @@
-"""How often gates of a server with itself alarm on this machine: measured, and kept with its description."""
+"""Calibrations: how often gates of a server with itself alarm on a machine, kept with its description."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _file(machine: Mapping[str, Any]) -> Path:
 
 
 def kept_calibration(machine: Mapping[str, Any]) -> Calibration | None:
-    """Return the calibration of this machine; None if there is none."""
+    """Return the calibration of a machine; None if there is none."""
     try:
         return Calibration.model_validate_json(read_text(_file(machine)))
     except (OSError, UnsafeFolderError, UnicodeDecodeError, ValidationError):
@@ -61,7 +61,7 @@ def kept_calibration(machine: Mapping[str, Any]) -> Calibration | None:
 
 
 def keep_calibration(found: Calibration, machine: Mapping[str, Any]) -> Path:
-    """Write the calibration of this machine, and return its file. Raises OSError."""
+    """Write the calibration of a machine, and return its file. Raises OSError."""
     path = _file(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, found.model_dump_json(indent=2) + "\n")

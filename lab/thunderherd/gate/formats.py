@@ -20,7 +20,7 @@ ACTIONS = "GITHUB_ACTIONS"
 
 
 def as_markdown(found: GateResult, summary: Summary) -> str:
-    """Return the sentence, the table and what to know."""
+    """Return the sentence, the table and the notes as Markdown."""
     table = gate_table(found, summary)
     lines = [f"**{markdown_text(found.sentence)}**", "", markdown_table(table), ""]
     lines += [f"- {markdown_line(note)}" for note in table.notes]
@@ -29,7 +29,7 @@ def as_markdown(found: GateResult, summary: Summary) -> str:
 
 
 def as_junit(found: GateResult) -> bytes:
-    """Return a test for each metric: a failure if head is slower, skipped if undecided."""
+    """Return JUnit XML with a test for each metric: failed if head is slower, skipped if undecided."""
     verdicts = [each.verdict for each in found.rows]
     suite = ElementTree.Element(
         "testsuite",
@@ -52,7 +52,7 @@ def as_junit(found: GateResult) -> bytes:
 
 
 def tell_github(found: GateResult, summary: Summary, environment: Mapping[str, str]) -> list[str]:
-    """Add the step summary if GitHub asks for one, and return its annotations, a line each."""
+    """Append to GitHub's step summary if its variable is set, and return annotations, a line each."""
     if path := environment.get(STEP_SUMMARY):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(as_markdown(found, summary))

@@ -47,9 +47,9 @@ GATE = "gate"
 """The stage with the verdicts."""
 USUAL_BUDGET = "3min"
 Before = Callable[[Sequence[str]], None]
-"""What is called with the metrics of a gate, before its first block."""
+"""A function that is called with the metrics of a gate, before its first block."""
 MOST_BLOCKS = 1000
-"""The one look of a study without verdicts, until it has those of a gate."""
+"""The only look of a study that had no looks, until `gated` replaces it."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _ended(
 def _failed(summary: Summary, run: Path) -> dict[str, str]:
     """Return why servers failed, by the last trials of those that were given up or that have no valid trial.
 
-    If a load failed, because it was late, for instance, the gate is undecided.
+    The failure of a load, such as late requests, is not one of the server: the gate is then undecided.
     """
     from thunderherd.records.directory import load
     from thunderherd.trial.faults import server_failed
@@ -175,12 +175,12 @@ def _base(request: StudyGateRequest, study: str, compared: Sequence[Comparison])
 
 
 def _one_size(tables: Tables, request: StudyGateRequest) -> Tables:
-    """Return the tables of a study with its chosen size alone, which has a time budget and verdicts."""
+    """Return the tables of a study with its chosen size alone, which gets a time budget and looks."""
     study: dict[str, Any] = deepcopy(tables)
     size = dict(study.get("sizes", {}).get(request.size, {}))
     size["budget"] = request.budget or size.get("budget", USUAL_BUDGET)
     if size.pop("repetitions", None) is not None or "looks" not in size:
-        # Without looks a study compares nothing; those of the gate follow from its number of comparisons.
+        # Without looks a study compares nothing. The gate's looks follow from its number of comparisons.
         size |= {"looks": [MOST_BLOCKS], "alpha_split": [1.0]}
     study["sizes"] = {SIZE: size}
     return study

@@ -38,8 +38,11 @@ def sentence(found: GateResult) -> str:
     if found.verdict == NOT_SLOWER:
         least = [each.would_find_percent for each in found.rows if each.would_find_percent is not None]
         would = f"; a slowdown of {max(least):.1f} % would have been found" if least else ""
-        return f"Not slower: head is slower than base by at most {limits}{would}."
-    return f"Undecided after {count(found.blocks, 'block')}: is head slower than base by more than {limits}?"
+        return f"Not slower: any slowdown of head is at most {limits}{would}."
+    return (
+        f"Undecided after {count(found.blocks, 'block')}: head may or may not be slower than base "
+        f"by more than {limits}."
+    )
 
 
 def _open_or_all(found: GateResult) -> list[GateRow]:
@@ -48,7 +51,7 @@ def _open_or_all(found: GateResult) -> list[GateRow]:
 
 
 def gate_so_far(found: SoFar, questions: Sequence[Question], power: float) -> list[str]:
-    """Return a line for the progress of a gate: what its time budget can find, by the blocks so far."""
+    """Return a line of progress: the slowdown that the time budget can find, by the blocks so far."""
     results = {each.id: each for each in found.results}
     parts = []
     for each in questions:
@@ -60,8 +63,8 @@ def gate_so_far(found: SoFar, questions: Sequence[Question], power: float) -> li
     if not parts:
         return []
     return [
-        f"after {count(found.blocks, 'block')}: the budget has room for about {found.room}, which find a "
-        f"slowdown of {listed(parts)} with a chance of {100 * power:g} %"
+        f"after {count(found.blocks, 'block')}: the budget has room for about {count(found.room, 'block')}, "
+        f"enough to find a slowdown of {listed(parts)} with a chance of {100 * power:g} %"
     ]
 
 
@@ -91,23 +94,22 @@ def gate_table(found: GateResult, summary: Summary) -> Table:
         for each in found.rows
     )
     notes = [
-        f"would find: the smallest slowdown that so many blocks would have found with a chance of {percent}, "
-        "by their spread"
+        "would find: the smallest slowdown that this many blocks would have found with a chance of "
+        f"{percent}, by their spread"
     ]
     return Table("", columns, rows, tuple(notes))
 
 
 def facts(found: GateResult) -> list[tuple[str, str]]:
-    """Return heads with what to know beside the verdict."""
+    """Return the lines below the verdict, each as a heading and a text."""
     known = [("Base", found.base), ("Head", found.head)]
     open_rows = [each for each in found.rows if each.verdict == UNDECIDED]
     if found.verdict == UNDECIDED:
         known += [("Undecided", f"{_subject(each)}: {each.why}") for each in open_rows]
         known.append(("Next", _needed(found)))
     elif open_rows:
-        known.append(
-            ("Undecided", f"{listed([_subject(each) for each in open_rows])}: one slower metric ends a gate")
-        )
+        metrics = listed([_subject(each) for each in open_rows])
+        known.append(("Undecided", f"{metrics}: the gate ended first, since one slower metric ends it"))
     known.append(("False alarms", calibrated(found.calibration)))
     known += [("Note", each) for each in found.notes]
     return known
@@ -116,7 +118,7 @@ def facts(found: GateResult) -> list[tuple[str, str]]:
 def calibrated(found: Calibration | None) -> str:
     """Return how often gates of a server with itself alarmed on this machine."""
     if found is None:
-        return "not measured on this machine; `thunderherd gate --calibrate N` does"
+        return "not measured on this machine; `thunderherd gate --calibrate N` measures it"
     allowed = " or ".join(f"{each:g} %" for each in dict.fromkeys(found.margins.values()))
     return (
         f"{found.alarms} of {count(found.gates, 'gate')} of {_calibrated_server(found)} with itself on this "
@@ -126,7 +128,7 @@ def calibrated(found: Calibration | None) -> str:
 
 
 def found_by_calibrated(found: Calibration, metrics: Sequence[str]) -> list[str]:
-    """Return a line for a gate that is about to run: what those of a calibration found in these metrics."""
+    """Return a line for a gate that is about to run: what gates of a calibration would have found."""
     known = found.would_find_percent
     parts = [f"{known[each]:.1f} % in {_metric(each)}" for each in metrics if each in known]
     if not parts:
@@ -145,11 +147,12 @@ def _calibrated_server(found: Calibration) -> str:
 def _needed(found: GateResult) -> str:
     if found.seconds_needed is None:
         return (
-            "a longer --budget, a larger --margin, or a quieter machine; the blocks so far do not tell which"
+            "a longer --budget, a larger --margin, or a quieter machine; the blocks so far do not show "
+            "which one would help"
         )
     return (
-        f"a gate of about {duration(found.seconds_needed)} would decide it: type it again with a longer "
-        "--budget, since this one has used up its share of errors"
+        f"a new gate with a longer --budget, about {duration(found.seconds_needed)}, is expected to decide; "
+        "this one has used up its error rate"
     )
 
 

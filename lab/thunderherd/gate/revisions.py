@@ -1,4 +1,4 @@
-"""Two revisions of a git repository, each built in a worktree of its own, which is kept.
+"""Revisions of a git repository, each built in a separate worktree, which is kept.
 
 ```
 CACHE/revisions/REPOSITORY/COMMIT-HOW/     the worktree, and the mark .built beside its files
@@ -28,9 +28,9 @@ __all__ = ["BuildFailedError", "Revision", "built", "resolved"]
 SHORT = 12
 """The digits of a commit in names."""
 SUFFIXES = (".built", ".log", ".lock")
-"""The endings of the files beside a worktree: its build has succeeded; what it said; and its lock."""
+"""Endings of the files beside a worktree: the mark of a successful build, its output, and the lock."""
 OF_COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "RUSTFLAGS", "GOFLAGS", "MAKEFLAGS")
-"""The variables with which another program is built from the same commit."""
+"""Variables that change what compilers make of the same commit."""
 LAST_LINES = 5
 """The lines of a failed build that an error shows."""
 LONGEST_BUILD = 3600
@@ -79,14 +79,14 @@ def resolved(typed: str, folder: Path, option: str) -> Revision:
 
 
 def built(revision: Revision, build: str | None, subfolder: Path) -> Path:
-    """Return the folder of a revision in which its server is started; build it if it is not yet.
+    """Return the folder in which the server of a revision is started; build the revision if needed.
 
     Parameters
     ----------
     revision
         The commit.
     build
-        The command that builds it, for a shell. None: nothing is to be built.
+        The shell command that builds the revision. None: there is nothing to build.
     subfolder
         The folder below the top of the repository in which the commands run.
     """
@@ -108,7 +108,7 @@ def built(revision: Revision, build: str | None, subfolder: Path) -> Path:
 
 
 def _check_out(revision: Revision, place: Path) -> None:
-    """Make the worktree, in the place of one that was left unfinished."""
+    """Make the worktree, replacing an unfinished one."""
     if place.exists():
         _git(["worktree", "remove", "--force", str(place)], revision.repository)
         shutil.rmtree(place, ignore_errors=True)
@@ -149,7 +149,7 @@ def _run_build(revision: Revision, build: str, folder: Path, log: Path) -> None:
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            # The compilers that it started, too.
+            # The group includes the compilers that the shell started.
             if begun.poll() is None:
                 os.killpg(begun.pid, signal.SIGKILL)
                 begun.wait()
@@ -194,5 +194,5 @@ def _git(words: Sequence[str], folder: Path) -> str | None:
 
 
 def _last(text: str) -> str:
-    """Return the last lines of an output, in one."""
+    """Return the last lines of an output as one line."""
     return " | ".join(line.strip() for line in text.strip().splitlines()[-LAST_LINES:]) or "no output"

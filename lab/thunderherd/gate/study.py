@@ -44,7 +44,7 @@ USUAL_WINDOW = 400
 LOOKS = (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
 """The looks, as multiples of the first. The budget may end a run before the last."""
 USUAL_SECONDS, GROWTH, MOST_LOOKS = 180.0, 1.5, 22
-"""The budget for which these suffice. A longer one has more looks, each so many times the one before."""
+"""The budget for which these looks suffice; for longer ones, the factor between looks, and the most looks."""
 
 METRICS_OF_GATES = (
     "server_cpu_per_request", "requests_per_second", "machine_cpu_per_request",
@@ -70,7 +70,7 @@ class GateStudies(CompareStudies):
         return study
 
     def schedule(self, piloted: Piloted | None, budget_seconds: float) -> Schedule:
-        """Return windows so short that the budget has room for several looks, if it is not too short."""
+        """Return short windows, so that the budget has room for several looks if possible."""
         found = super().schedule(piloted, budget_seconds)
         looks, split = looks_of(len(self.request.criteria), self.budget_seconds)
         return Schedule(min(found.milliseconds, USUAL_WINDOW), looks, split)
@@ -128,7 +128,7 @@ def is_latency(metric: str) -> bool:
 
 
 def looks_of(criteria: int, budget_seconds: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Return the looks of a gate with so many criteria, and the share of alpha of each."""
+    """Return the looks of a gate with this number of criteria, and the share of alpha of each look."""
     longer = math.ceil(math.log(max(1.0, budget_seconds / USUAL_SECONDS), GROWTH))
     number = min(len(LOOKS) + longer, MOST_LOOKS)
     multiples = [*LOOKS, *(LOOKS[-1] * GROWTH**more for more in range(1, number - len(LOOKS) + 1))]
@@ -205,7 +205,7 @@ def questions_of(
 def gated(tables: Tables, questions: Sequence[Question], budget_seconds: float) -> tuple[Tables, Tables]:
     """Return a study that decides whether head is slower than base, and its claims.
 
-    `tables` are a study whose size has a budget, which may be what a pilot has left of the gate's.
+    `tables` are a study whose size has a budget: the gate's, or what the pilot has left of it.
     """
     study = deepcopy(tables)
     study["claims"] = CLAIMS_FILE

@@ -26,10 +26,10 @@ LOOK_SECONDS = 0.01
 class Kind:
     """A kind of lab, with everything that distinguishes it from others.
 
-    `keys` are the keys of [lab] that it takes, except the placement on CPUs. `address` is that of the server,
-    without a port. If it `has_tcp`, sockets have ports and the settings of TCP. If it `has_namespaces`, each
-    side has its own network namespace, which a process of the engine holds. Servers there are started and
-    joined in another way (`cli.labs`).
+    `keys` are the keys of [lab] that the kind takes, except the placement on CPUs. `address` is that of the
+    server, without a port. With `has_tcp`, sockets have ports and the settings of TCP. With `has_namespaces`,
+    each side has its own network namespace, which a process of the engine holds; `cli.labs` starts and joins
+    servers there for `serve --lab` and `load --lab`.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Kind:
         return {}
 
     def least(self, catalogue: Catalogue, setting: str) -> int:
-        """Return the smallest value above 0 of one of these settings, of which 0 means none."""
+        """Return the smallest allowed value above 0 of one of these settings; 0 stands for none."""
         return 1
 
     def unavailable_settings(self, catalogue: Catalogue) -> Mapping[str, str]:
@@ -106,7 +106,7 @@ class Site:
 
     def __init__(self, kind: Kind) -> None:
         self.title = kind.name
-        """Its lab in words."""
+        """The lab in words."""
         self.address = kind.address
         """The server's address without a port."""
         self.listen = kind.listen
@@ -139,7 +139,7 @@ class Site:
     def networks(self, ready: Ready | None) -> tuple[Path, ...]:
         """Return the /proc/PID/net folders of the network namespaces of both sides, each once.
 
-        None without TCP. Without a server some kinds do not know them, and return none.
+        Empty without TCP, and for kinds that find the namespaces only through a running server.
         """
         return (tcp_sockets.OWN_NETWORK,)
 
@@ -148,9 +148,9 @@ class Site:
         return tcp_sockets.time_wait_count()
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
-        """Return how many of them block ports for connections to this server."""
+        """Return how many sockets in TIME_WAIT block ports for connections to this server."""
         return tcp_sockets.time_wait_of_port(ready.port) if ready.port is not None else 0
 
     def time_wait_limit(self) -> int:
-        """Return the most sockets in TIME_WAIT that the kernel keeps."""
+        """Return the maximum number of sockets in TIME_WAIT that the kernel keeps."""
         return tcp_sockets.time_wait_limit()

@@ -21,7 +21,7 @@ UNIX_ADDRESS = "unix:"
 
 @dataclass(frozen=True)
 class LabQuantity:
-    """A key of [lab] that is a quantity, and a setting of the engine; its kind, and its smallest step."""
+    """A key of [lab] that is a quantity and a setting of the engine: its kind, and its smallest step."""
 
     kind: Quantity
     resolution: int = 1

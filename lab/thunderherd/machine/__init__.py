@@ -1,1 +1,1 @@
-"""The machine: what it is, how quiet it is, and what its limits are."""
+"""The machine: what it is, how quiet it is, its machine limits, and the resource limits of this process."""

@@ -75,14 +75,14 @@ def other_runs() -> list[int]:
 
 
 def _is_engine(pid: int) -> bool:
-    """True for a process of the engine. A run asks this of every process after each block, so it is cheap."""
+    """True for a process of the engine. A run checks each process after each block, so this must be cheap."""
     try:
         descriptor = os.open(f"{proc.PROC}/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(descriptor, 64).removesuffix(b"\n") == ENGINE
         finally:
             os.close(descriptor)
-    except OSError:  # It has ended.
+    except OSError:  # The process has ended.
         return False
 
 

@@ -17,7 +17,7 @@ class Throttling:
     periods: int
     seconds: float
     seconds_of_other: float = 0.0
-    """The part of it in groups of the other process that this process is not in."""
+    """The part of `seconds` in groups of the other process that this process is not in."""
 
 
 def throttled(other: int | None = None) -> Throttling:
@@ -57,14 +57,14 @@ def cpu_stat_files(process: int | str) -> tuple[Path, ...]:
 
 
 def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
-    """Return the possible places of `cpu.stat`, from /proc/self/cgroup and /proc/self/mountinfo."""
+    """Return the possible places of `cpu.stat`, from the same texts as `control_groups`."""
     return [directory / "cpu.stat" for directory in control_groups(groups, mounts, "cpu")]
 
 
 def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
     """Return a process's control group and its ancestors, in the hierarchy of a controller.
 
-    From its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7)).
+    `groups` and `mounts` are the texts of /proc/PID/cgroup and /proc/self/mountinfo (cgroups(7)).
     """
     own: dict[str, str] = {}
     for line in groups.splitlines():

@@ -29,7 +29,7 @@ CONFIDENCE = 0.95
 def measure_pair(number: int, measure: Callable[[bool], Measured]) -> tuple[Measured, Measured]:
     """Measure once with counters (`measure(True)`) and once without; return both in this order.
 
-    Odd numbers begin with counters, even numbers without: what one measurement leaves behind for the next
+    Odd numbers begin with counters, even numbers without. What one measurement leaves behind for the next
     then affects both alike.
     """
     if number % 2:

@@ -301,7 +301,7 @@ def mitigations() -> dict[str, str]:
     return {path.name: path.read_text().strip() for path in sorted(directory.iterdir())}
 
 
-# Where it runs
+# Virtual machine, container and control group
 
 
 def is_guest() -> bool:
@@ -322,7 +322,7 @@ def hypervisor() -> str:
 
 
 def container() -> str:
-    """Return the container that this runs in, as far as it is visible from inside.
+    """Return the container of this process, as far as it is visible from inside.
 
     `none` if there is no sign of one.
     """

@@ -3,11 +3,11 @@
 If the machine was noisier than a study allows, the limits are measured again, and the quieter measurement is
 used: a limit is the least that something can cost, and the load of other processes makes it too high.
 
-Two prices are differences between others, round by round, so that a disturbance of a whole round cancels in
-part. One is the cost of switching to another process, the other that of waking a process on another CPU. A
-round trip by pipes is two transfers of a byte and two such changes; a transfer alone is measured, too
-(lmbench's lat_ctx does the same: McVoy and Staelin, *lmbench: Portable Tools for Performance Analysis*,
-USENIX 1996).
+Two prices are derived from others: the cost of switching to another process, and that of waking a process on
+another CPU. A round trip by pipes is two transfers of a byte and two switches or wake-ups, and a transfer
+alone is measured, too. The transfer is subtracted round by round, so that a disturbance of a whole round
+partly cancels (lmbench's lat_ctx does the same: McVoy and Staelin, *lmbench: Portable Tools for Performance
+Analysis*, USENIX 1996).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DERIVED: Mapping[Place, tuple[str, str]] = {
         "From one process to one that sleeps on another CPU: half a round trip by pipes, less the transfer",
     ),
 }
-"""Their names and descriptions, by the place of the round trip."""
+"""Names and descriptions of the derived prices, by the place of the round trip."""
 
 Point = tuple[str, Place, int | None]
 Rounds = dict[Point, dict[int, float]]
@@ -185,7 +185,7 @@ def measured_lines(
 
 
 def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLimits:
-    """Return the figures of such lines. Lines of a run of an earlier version do not report the noise.
+    """Return the figures of the lines of `measured_lines`. Those of earlier versions do not report the noise.
 
     Raises `EngineError` or ValueError if the lines are something else.
     """

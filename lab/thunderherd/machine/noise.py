@@ -50,7 +50,7 @@ class Sample:
     throttled: int
     throttled_seconds: float = 0.0
     server_throttled_seconds: float = 0.0
-    """The part of it in control groups of the server that this process is not in."""
+    """The part of `throttled_seconds` in control groups of the server that this process is not in."""
     softirqs: tuple[float, ...] = ()
     tcp: TcpCounts | None = None
 
@@ -193,7 +193,7 @@ def softirq_seconds(text: str) -> tuple[float, ...]:
 def process_cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process: exact for a single thread (schedstat), else in ticks.
 
-    0 if it is gone.
+    0 if the process has ended.
     """
     try:
         text = (proc.PROC / str(pid) / "stat").read_text()
@@ -224,7 +224,7 @@ def interrupt_time_is_apart() -> bool:
 def sampling_rate() -> int:
     """Return how often per second the kernel samples what a CPU is doing (CONFIG_HZ).
 
-    If unknown, the rate at which it counts.
+    If CONFIG_HZ is unknown, return the ticks per second of the clock.
     """
     for line in (proc.kernel_configuration() or "").splitlines():
         if line.startswith("CONFIG_HZ="):

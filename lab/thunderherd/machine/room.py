@@ -1,4 +1,4 @@
-"""The limits on memory and processes under which this process runs, and what a run needs of each.
+"""The resource limits of this process on memory and processes, and what a run needs of each resource.
 
 Kernel, user and control group each have limits; the smallest applies (getrlimit(2), cgroups(7)).
 """
@@ -35,10 +35,11 @@ NEEDED = {
     MEMORY: 256 * MEGABYTE,
     PROCESSES: 24 + 4 * len(os.sched_getaffinity(0)),
 }
-"""What a run needs of each, by tries with falling limits: bytes, and for the last a number. Libraries for
-tables and charts start threads for each CPU, and reserve much more memory than they use."""
+"""What a run needs of each resource, found by runs under smaller and smaller limits: bytes, and a number of
+processes. Libraries for tables and charts start threads for each CPU, and reserve much more memory than they
+use."""
 OF_CHARTS = {ADDRESS_SPACE: 72_000 * MEGABYTE}
-"""What drawing charts needs: the library reserves so much for the JavaScript that draws."""
+"""What drawing charts needs: the library reserves this address space for the JavaScript that draws."""
 UNLIMITED = 2**60
 """More than any machine has. The first version of control groups writes such a number for no limit."""
 OF_PROCESS = {"Max address space": (ADDRESS_SPACE, "ulimit -v"), "Max data size": (DATA, "ulimit -d")}
@@ -47,12 +48,12 @@ OF_GROUPS = (
     ("memory", "memory.limit_in_bytes", None, MEMORY),
     ("pids", "pids.max", "pids.current", PROCESSES),
 )
-"""Controller, files with the limit and with what is used, and what. None: what is used is ours."""
+"""Controller, file with the limit, file with the usage, and resource. None: no usage is subtracted."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that is set, and what it leaves."""
+    """A resource limit that is set, and what it leaves."""
 
     what: str
     """A key of `NEEDED`."""
@@ -63,7 +64,7 @@ class Limit:
 
     @property
     def room(self) -> int:
-        """What it leaves."""
+        """What the limit leaves."""
         return self.most - self.used
 
     def __str__(self) -> str:
@@ -86,7 +87,7 @@ class NoRoomError(UserError):
 
 
 def check_room(needed: Mapping[str, int] = NEEDED, what: str = "a run") -> None:
-    """Raise `NoRoomError` if a limit leaves less than a run needs: it would fail, at its end perhaps."""
+    """Raise `NoRoomError` if a limit leaves less than a run needs: the run would fail, perhaps at its end."""
     for each in limits_here():
         if each.room < needed.get(each.what, 0):
             raise NoRoomError(
@@ -124,7 +125,10 @@ def tasks_of_user() -> int:
 
 
 def _user_and_threads(process: Path) -> tuple[str, int]:
-    """Return the real user of a process, whom its limit counts, and its threads; 0 of one that has ended."""
+    """Return the real user of a process, and its number of threads, which count against that user's limit.
+
+    The number is 0 if the process has ended.
+    """
     try:
         lines = (process / "status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines if line.startswith(("Uid:", "Threads:")))

@@ -1,4 +1,4 @@
-"""TCP sockets, local ports, sockets in TIME_WAIT, and what TCP sent again or dropped."""
+"""TCP sockets, local ports, sockets in TIME_WAIT, and TCP's counts of retransmissions and drops."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ OWN_NETWORK = proc.PROC / "self/net"
 
 @dataclass(frozen=True)
 class TcpCounts:
-    """What TCP of a network namespace has sent again so far, and what its listeners have dropped."""
+    """Segments that a network namespace has retransmitted, and connections that its listeners dropped."""
 
     segments: int
-    """All segments, `RetransSegs` of RFC 4022."""
+    """All retransmitted segments, `RetransSegs` of RFC 4022."""
     syns: int
-    """The SYNs among them. Before the first, the kernel waits a second for an answer."""
+    """The SYNs among them. The kernel first retransmits a SYN after a second without an answer."""
     dropped: int
     """Connections that a listener dropped, mostly because its queue was full."""
 
@@ -153,9 +153,10 @@ def time_wait_of_port(port: int) -> int:
 
 
 def time_wait_listed(network: Path, port: int) -> int:
-    """Return the same number for any network namespace (/proc/PID/net).
+    """Return the number of sockets in TIME_WAIT with `port` at either end, in any network namespace.
 
-    It suits a namespace made for a run, in which all sockets belong to the run.
+    `network` is its /proc/PID/net. The kernel prints every socket there, so this suits a namespace made for a
+    run, in which all sockets belong to the run.
     """
     count = 0
     for table in ("tcp", "tcp6"):

@@ -24,8 +24,8 @@ class User:
 def find_user(name: str) -> User | None:
     """Return a user by name or number; None if there is none.
 
-    The engine, which becomes this user, reads the file alone and no other directory of users
-    (nsswitch.conf(5)), so a user of such a directory does not exist here either.
+    The engine, which becomes this user, reads only this file, and no other source of users
+    (nsswitch.conf(5)). So users of other sources, such as LDAP, do not exist here either.
     """
     number = int(name) if name.isdecimal() else None
     for line in read_text(PASSWORDS).splitlines():

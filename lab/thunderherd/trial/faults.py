@@ -25,7 +25,8 @@ THROTTLED = (
     "`thunderherd doctor` shows it"
 )
 SERVER_THROTTLED = (
-    "a CPU quota of the server's own control group stopped it for more than 1 % of the time: raise it"
+    "a CPU quota of the server's own control group stopped the server for more than 1 % of the time: "
+    "raise the quota"
 )
 MOST_THROTTLED = 0.01
 """The share of the time in which CPU quotas may stop a side of a valid trial."""

@@ -192,7 +192,7 @@ fn an_unavailable_cpu_source_is_refused() {
     );
     let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
     let arguments = ["serve", "prefork", "--listen", "127.0.0.1:0", "--cpu-source", "cgroup"];
-    one_line(&run(user.command(None).args(arguments)), 1, &["could not be made", "systemd-run"]);
+    one_line(&run(user.command(None).args(arguments)), 1, &["no control group could be made", "systemd-run"]);
 }
 
 /// If no control group can be made, the next best CPU source is used, with the reason.
