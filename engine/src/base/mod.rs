@@ -6,6 +6,7 @@ pub mod feature;
 pub mod limit;
 pub mod mistake;
 pub mod output;
+pub mod proc_file;
 pub mod quantity;
 pub mod regular_file;
 pub mod round_trip;

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::base::proc_file;
 use crate::count::command_tree::{self, CommandTree};
 use crate::sys::process::Pid;
 
@@ -79,7 +80,7 @@ impl Processes {
         let processes = self.list();
         let mut held = Held { processes: processes.len(), ..Held::default() };
         for process in processes.into_iter().map(Pid::as_raw) {
-            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let status = proc_file::text(format!("/proc/{process}/status")).unwrap_or_default();
             let descriptors = fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
             // A process that is ending has none.
             if descriptors > 0 {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::base::proc_file;
 use crate::count::counter::{Figure, Reading};
 use crate::net::socket_diagnosis::SocketDiagnosis;
 use crate::sys::clock;
@@ -155,7 +156,7 @@ fn children(process: Pid) -> Vec<Pid> {
 
 /// CPU time of a process with its ended threads, and of the ended children that it has waited for.
 fn cpu_time(process: Pid) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let stat = proc_file::text(format!("/proc/{process}/stat"))?;
     // The name, in parentheses, may contain anything (proc_pid_stat(5)).
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
@@ -165,6 +166,7 @@ fn cpu_time(process: Pid) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
     use std::process::{Command, Stdio};
 
@@ -186,6 +188,23 @@ mod tests {
         shell.wait().unwrap();
         assert!(busy.is_some_and(|used| used >= 20_000_000), "{busy:?}");
         assert!(tree.cpu_nanoseconds().is_err(), "it has ended");
+    }
+
+    #[test]
+    fn a_process_whose_name_is_cut_within_a_character_has_its_cpu_time() {
+        let script = "printf 'within-a-chara\\303' > /proc/$$/comm; sh -c \
+                      'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo ready; read line";
+        let mut shell =
+            Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let root = Pid::from_raw(shell.id() as i32);
+        let mut ready = String::new();
+        BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        let name = fs::read(format!("/proc/{root}/comm")).unwrap();
+        let used = CommandTree::of_running(vec![root]).cpu_nanoseconds();
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!((ready.as_str(), name.as_slice()), ("ready\n", &b"within-a-chara\xc3\n"[..]));
+        assert!(used.as_ref().is_ok_and(|&used| used >= 20_000_000), "{used:?}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Control groups (cgroups(7)). This program makes groups below its own, in the version 2 hierarchy, and in the version 1
 //! hierarchy of memory if the machine has it. It also reads the CPU quotas of its own group and of all groups above.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::base::proc_file::{self, Mount};
 use crate::sys::process::Pid;
 
 /// Prefix of our groups' names. They end with the id of the process that made them.
@@ -151,36 +154,47 @@ fn sweep(parent: &Path) {
 
 /// Returns the folder of a process's group, from the mount of the hierarchy and /proc/PID/cgroup.
 fn folder_of(hierarchy: Hierarchy, process: Pid) -> Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts")?;
-    let is_it = |fields: &[&str]| match hierarchy {
-        Hierarchy::Unified => fields.get(2) == Some(&"cgroup2"),
-        Hierarchy::Controller(name) => {
-            fields.get(2) == Some(&"cgroup")
-                && fields.get(3).is_some_and(|options| options.split(',').any(|each| each == name))
-        }
+    let is_it = |mount: &Mount| match hierarchy {
+        Hierarchy::Unified => mount.kind == "cgroup2",
+        Hierarchy::Controller(name) => mount.kind == "cgroup" && mount.has(name),
     };
-    let mount = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|fields| is_it(fields))
-        .map(|fields| PathBuf::from(fields[1]))
-        .ok_or_else(|| match hierarchy {
-            Hierarchy::Unified => anyhow!("no cgroup2 file system is mounted"),
-            Hierarchy::Controller(name) => anyhow!("no hierarchy of control groups has the controller {name}"),
-        })?;
-    let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
-    // NUMBER:CONTROLLERS:/PATH; that of version 2 has number 0 and no controllers (cgroups(7)).
-    let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
-    let line = lines.find(|fields| match hierarchy {
-        Hierarchy::Unified => fields.first() == Some(&"0"),
-        Hierarchy::Controller(name) => {
-            fields.get(1).is_some_and(|controllers| controllers.split(',').any(|each| each == name))
-        }
-    });
-    let path = line.and_then(|fields| fields.get(2).copied()?.strip_prefix('/').map(str::to_owned));
-    let path = path.ok_or_else(|| match hierarchy {
+    let mount = proc_file::mounts()?.into_iter().find(is_it).ok_or_else(|| match hierarchy {
+        Hierarchy::Unified => anyhow!("no cgroup2 file system is mounted"),
+        Hierarchy::Controller(name) => anyhow!("no hierarchy of control groups has the controller {name}"),
+    })?;
+    let groups = fs::read(format!("/proc/{process}/cgroup"))?;
+    let path = path_in(&groups, hierarchy).ok_or_else(|| match hierarchy {
         Hierarchy::Unified => anyhow!("process {process} is in no control group of version 2"),
         Hierarchy::Controller(name) => anyhow!("process {process} is in no control group of the controller {name}"),
     })?;
-    Ok(mount.join(path))
+    Ok(mount.point.join(path))
+}
+
+/// Returns the path of a group, without the `/` that it begins with, from the lines of /proc/PID/cgroup.
+fn path_in(groups: &[u8], hierarchy: Hierarchy) -> Option<&Path> {
+    // NUMBER:CONTROLLERS:/PATH; that of version 2 has number 0 and no controllers (cgroups(7)).
+    let path = groups.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_it = match hierarchy {
+            Hierarchy::Unified => number == b"0",
+            Hierarchy::Controller(name) => controllers.split(|&byte| byte == b',').any(|each| each == name.as_bytes()),
+        };
+        is_it.then_some(path)
+    })?;
+    Some(Path::new(OsStr::from_bytes(path.strip_prefix(b"/")?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_of_any_name_is_found() {
+        let groups = b"9:cpu,cpuacct:/a\xff:b\r\n\nno line\n1:name=systemd:/\n0::/c d\n";
+        let bytes = |hierarchy| path_in(groups, hierarchy).map(|path| path.as_os_str().as_bytes());
+        assert_eq!(bytes(Hierarchy::Controller("cpuacct")), Some(&b"a\xff:b\r"[..]));
+        assert_eq!(bytes(Hierarchy::Unified), Some(&b"c d"[..]));
+        assert_eq!(bytes(Hierarchy::Controller("memory")), None);
+    }
 }

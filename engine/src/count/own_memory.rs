@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::base::proc_file;
+
 /// Memory of a load's process, without the kernel's memory of its sockets. The counter `memory` reports that, for a separate
 /// control group of the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -31,7 +33,7 @@ impl Memory {
     /// Reads the memory of this process now. `connected` is what was read after its connections were made. `None` if the kernel
     /// does not report it.
     pub fn now(connected: Option<Connected>) -> Option<Self> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let status = proc_file::text("/proc/self/status").ok()?;
         Some(Memory { connected, peak_resident_bytes: field(&status, "VmHWM:")? })
     }
 

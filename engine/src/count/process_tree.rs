@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use crate::base::proc_file;
 use crate::sys::process::{self, Pid, Reaped, Usage};
 
 /// A process without children yet, and all its future descendants.
@@ -114,7 +115,23 @@ impl Switches {
 }
 
 fn of_thread(process: Pid, thread: Pid, kind: Kind) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/status")).ok()?;
+    let text = proc_file::text(format!("/proc/{process}/task/{thread}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(kind.status)?.strip_prefix(':'));
     line?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_whose_name_is_cut_within_a_character_has_its_switches() {
+        let kind = Kind { status: "voluntary_ctxt_switches", used: |usage| usage.voluntary_switches };
+        let counted = std::thread::spawn(move || {
+            fs::write("/proc/thread-self/comm", b"within-a-chara\xc3").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            of_thread(Pid::this(), nix::unistd::gettid(), kind)
+        });
+        assert!(counted.join().unwrap().is_some_and(|switches| switches > 0));
+    }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Error, Result, anyhow};
 use perf_event::events::Tracepoint;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
+use crate::base::proc_file;
 use crate::count::missing_event::{MissingEvent, did_you_mean, names_in, nearest};
 
 /// Usual mounts of tracefs: separate, and as part of debugfs.
@@ -58,9 +59,8 @@ fn events_folder() -> Result<PathBuf> {
     if let Some(found) = FOUND.get() {
         return Ok(found.clone());
     }
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mounted = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let mounted = mounted.filter(|fields| fields.get(2) == Some(&"tracefs")).map(|fields| PathBuf::from(fields[1]));
+    let mounts = proc_file::mounts().unwrap_or_default();
+    let mounted = mounts.into_iter().filter(|mount| mount.kind == "tracefs").map(|mount| mount.point);
     let folders: Vec<PathBuf> = mounted.chain(USUAL.map(PathBuf::from)).map(|folder| folder.join("events")).collect();
     for folder in &folders {
         match fs::read_dir(folder) {

@@ -2,6 +2,7 @@
 //! meaning.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use crate::stacks::perf_record::{Happened, Moment};
@@ -30,7 +31,7 @@ const PROGRAM: &str = env!("CARGO_PKG_NAME");
 /// are ignored.
 pub struct AddressSpaces {
     root: u32,
-    files: Vec<String>,
+    files: Vec<OsString>,
     /// Mappings of each process of the tree. A forked process has those of its parent until it maps more.
     spaces: HashMap<u32, Rc<Vec<Mapping>>>,
     names: HashMap<u32, Rc<str>>,
@@ -103,11 +104,11 @@ impl AddressSpaces {
     }
 
     /// Returns the files by number.
-    pub fn files(&self) -> &[String] {
+    pub fn files(&self) -> &[OsString] {
         &self.files
     }
 
-    fn number(&mut self, file: String) -> u32 {
+    fn number(&mut self, file: OsString) -> u32 {
         let number = self.files.iter().position(|known| *known == file).unwrap_or_else(|| {
             self.files.push(file);
             self.files.len() - 1

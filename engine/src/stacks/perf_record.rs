@@ -1,6 +1,9 @@
 //! Records in the ring buffer of a perf event (perf_event_open(2)): samples with their stacks, and what is needed to find
 //! out later to which code an address belonged.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
 use anyhow::{Context, Result, anyhow};
 use perf_event::data::endian::Endian;
 use perf_event::data::parse::{ParseConfig, Parser};
@@ -61,7 +64,7 @@ pub enum Happened {
         /// Offset in the file.
         offset: u64,
         /// The file, as the kernel names it for this process, or a word in brackets if it is no file.
-        file: String,
+        file: OsString,
     },
 }
 
@@ -128,13 +131,13 @@ impl<'a> Visitor<'a> for Reading {
     }
 
     fn visit_comm(self, record: Comm<'a>, metadata: RecordMetadata) -> Seen {
-        let name = text(&record.comm);
+        let name = until_zeros(&record.comm).to_string_lossy().into_owned();
         let by_exec = metadata.misc() & COMM_EXEC != 0;
         Self::moment(&metadata, Happened::Named { process: record.pid, thread: record.tid, name, by_exec })
     }
 
     fn visit_mmap2(self, record: Mmap2<'a>, metadata: RecordMetadata) -> Seen {
-        let file = text(&record.filename);
+        let file = until_zeros(&record.filename).to_owned();
         let Mmap2 { pid: process, addr: start, len: length, pgoff: offset, .. } = record;
         Self::moment(&metadata, Happened::Mapped { process, start, length, offset, file })
     }
@@ -152,10 +155,10 @@ impl<'a> Visitor<'a> for Reading {
     }
 }
 
-/// Converts a text that the kernel pads with zeros.
-fn text(bytes: &[u8]) -> String {
+/// Returns a name, which may have any bytes, without the zeros with which the kernel pads it.
+fn until_zeros(bytes: &[u8]) -> &OsStr {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    OsStr::from_bytes(&bytes[..end])
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::base::mistake::mistake_with_hint;
+use crate::base::proc_file;
 use crate::count::perf_event::{Modes, refused_above};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::stacks::perf_record::{self, HEADER, Happened, Moment, Seen};
@@ -244,7 +245,7 @@ impl fmt::Display for NoRing {
 /// Returns whether this process may lock unlimited memory (CAP_IPC_LOCK, capabilities(7)).
 fn may_lock_memory() -> bool {
     const IPC_LOCK: u32 = 14;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = proc_file::text("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     effective.is_some_and(|effective| effective >> IPC_LOCK & 1 == 1)

@@ -1,6 +1,7 @@
 //! Names of code places: of the kernel from /proc/kallsyms, of programs and libraries from their own files (blazesym).
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub enum Mode {
 pub struct Frame(pub String, pub Mode);
 
 /// Names the functions at each of these places, outermost first. A place with inlined code is in several functions.
-pub fn names(places: &[Place], files: &[String], kernel: bool) -> Result<HashMap<Place, Vec<Frame>>> {
+pub fn names(places: &[Place], files: &[OsString], kernel: bool) -> Result<HashMap<Place, Vec<Frame>>> {
     let symbolizer = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(true).build();
     let in_kernel = || Frame("[kernel]".to_owned(), Mode::Kernel);
     let mut of_kernel = Vec::new();
@@ -87,8 +88,9 @@ fn joined(table: Option<Vec<Frame>>, debug: Option<Vec<Frame>>) -> Option<Vec<Fr
 }
 
 /// The frame of an unknown function of this file.
-fn unknown_in(path: &str) -> String {
-    let name = path.rsplit('/').next().unwrap_or(path);
+fn unknown_in(path: &OsStr) -> String {
+    let path = path.to_string_lossy();
+    let name = path.rsplit('/').next().unwrap_or(&path);
     format!("[{}]", name.trim_matches(['[', ']']))
 }
 
@@ -100,11 +102,11 @@ fn named(symbol: &Symbolized<'_>, mode: Mode) -> Option<Vec<Frame>> {
 }
 
 /// Opens the file that the kernel names for a process. This program's own file may have been replaced meanwhile.
-fn readable(path: &str) -> Option<PathBuf> {
+fn readable(path: &OsStr) -> Option<PathBuf> {
     const OWN: &str = "/proc/self/exe";
     let own = fs::read_link(OWN).is_ok_and(|own| own == Path::new(path));
-    let path = if own { OWN } else { path };
-    fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| path.into())
+    let path = Path::new(if own { OsStr::new(OWN) } else { path });
+    fs::metadata(path).is_ok_and(|found| found.is_file()).then(|| path.to_owned())
 }
 
 /// Returns why functions of the kernel have no names on this machine; `None` if they have.
@@ -128,6 +130,8 @@ pub fn kernel_unknown() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     /// File that is mapped at an address, and the offset in it.
@@ -152,15 +156,29 @@ mod tests {
     fn functions_have_the_names_that_they_have_in_their_files() {
         let (own, at) = within(kernel_unknown as *const () as usize);
         let (library, of_library) = within(libc::getppid as *const () as usize);
-        let places =
-            [Place::File(0, at), Place::File(1, of_library), Place::File(2, 0), Place::File(3, 5), Place::Nowhere];
-        let files = [own, library, "[vdso]".to_owned(), "/nowhere/gone.so".to_owned()];
-        let names = names(&places, &files, false).unwrap();
+        let places = [
+            Place::File(0, at),
+            Place::File(1, of_library),
+            Place::File(2, 0),
+            Place::File(3, 5),
+            Place::Nowhere,
+            Place::File(4, of_library),
+        ];
+        let mut link =
+            std::env::temp_dir().join(format!("thunderherd-library-{}", std::process::id())).into_os_string();
+        link.push(OsStr::from_bytes(b"\xff"));
+        std::os::unix::fs::symlink(&library, &link).unwrap();
+        let files: [OsString; 5] =
+            [own.into(), library.into(), "[vdso]".into(), "/nowhere/gone.so".into(), link.clone()];
+        let names = names(&places, &files, false);
+        fs::remove_file(&link).unwrap();
+        let names = names.unwrap();
         assert_eq!(names[&places[0]][0].0, "thunderherd_engine::stacks::symbols::kernel_unknown", "{names:?}");
         assert_eq!(names[&places[1]], user("getppid"), "{names:?}");
         assert_eq!(names[&places[2]], user("[vdso]"));
         assert_eq!(names[&places[3]], user("[gone.so]"));
         assert_eq!(names[&places[4]], user("[unknown]"));
+        assert_eq!(names[&places[5]], user("getppid"), "a file of any name: {names:?}");
     }
 
     #[test]

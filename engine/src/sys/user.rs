@@ -22,14 +22,16 @@ impl User {
     /// Finds a user by name, or by number; `None` if there is none. Reads the file, since a static program has no other
     /// directory of users (nsswitch.conf(5)).
     pub fn find(name: &str) -> io::Result<Option<Self>> {
-        Ok(Self::listed(&fs::read_to_string(PASSWORDS)?, name))
+        Ok(Self::listed(&fs::read(PASSWORDS)?, name))
     }
 
-    fn listed(passwords: &str, name: &str) -> Option<Self> {
-        passwords.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split(':').collect();
-            let (user, group) = (fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?);
-            let is_it = fields[0] == name || name.parse() == Ok(user);
+    /// The full name of a user may be in any encoding.
+    fn listed(passwords: &[u8], name: &str) -> Option<Self> {
+        passwords.split(|&byte| byte == b'\n').find_map(|line| {
+            let fields: Vec<&[u8]> = line.split(|&byte| byte == b':').collect();
+            let number = |field: usize| std::str::from_utf8(fields.get(field)?).ok()?.parse::<u32>().ok();
+            let (user, group) = (number(2)?, number(3)?);
+            let is_it = fields[0] == name.as_bytes() || name.parse() == Ok(user);
             is_it.then(|| User { user: Uid::from_raw(user), group: Gid::from_raw(group) })
         })
     }
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name_and_by_number() {
-        let passwords = "root:x:0:0:root:/root:/bin/sh\nbroken\nnobody:x:65534:65533:nobody:/:/bin/false\n";
+        let passwords = b"root:x:0:0:Ren\xe9:/root:/bin/sh\nbroken\nnobody:x:65534:65533:\xff:/:/bin/false\n";
         let nobody = Some(User { user: Uid::from_raw(65_534), group: Gid::from_raw(65_533) });
         assert_eq!(User::listed(passwords, "nobody"), nobody);
         assert_eq!(User::listed(passwords, "65534"), nobody);

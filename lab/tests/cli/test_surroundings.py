@@ -146,14 +146,17 @@ PIPES = {
     "a recording": "$T load bytes --connect 127.0.0.1:9 --load open --duration 1s --rate 10 "
     "--arrivals recorded --recording pipe.toml",
     "sizes": "$T load bytes --connect 127.0.0.1:9 --sizes file:pipe.toml",
+    "all baselines": "XDG_DATA_HOME=$PWD/data $T baseline list",
+    "a baseline": "XDG_DATA_HOME=$PWD/data $T baseline compare first",
 }
+BASELINE = "data/thunderherd/baselines/first/baseline.json"
 
 
 @pytest.mark.parametrize("what", PIPES)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_a_pipe_or_a_device_for_a_file_is_refused_at_once(what: str, kind: str, here: Path) -> None:
-    (here / "run").mkdir()
-    for path in (here / "pipe.toml", here / "run/run.json", here / "run/trials.jsonl"):
+    for path in (here / each for each in ("pipe.toml", "run/run.json", "run/trials.jsonl", BASELINE)):
+        path.parent.mkdir(parents=True, exist_ok=True)
         if kind == "pipe":
             os.mkfifo(path)
         else:

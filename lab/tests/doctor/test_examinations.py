@@ -342,6 +342,15 @@ def test_findings_match_the_golden_file(
     golden("doctor/findings.txt", "\n\n".join(parts) + "\n")
 
 
+def test_a_mount_point_of_any_name_is_one_word_of_a_command(made_machine: MadeMachine) -> None:
+    mounts = b"none /a\\040\xff\r tmpfs rw 0 0\nnone /my\\040own\rtracing tracefs rw 0 0\n"
+    (made_machine.root / "proc/self/mounts").write_bytes(mounts)
+    finding = made_machine.findings(EXAMINATIONS["counters"])["tracepoints"]
+    (change,) = finding.changes
+    assert shlex.split(change.command)[-1] == "/my own\ufffdtracing"
+    assert finding.model_dump_json()
+
+
 def test_cases_cover_every_examination_with_and_without_a_finding() -> None:
     assert {case.examination for case in CASES if case.judgement == "good"} == set(EXAMINATIONS)
     assert {case.examination for case in CASES if case.judgement != "good"} == set(EXAMINATIONS)

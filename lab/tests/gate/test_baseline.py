@@ -1,9 +1,13 @@
-"""Baselines: two sessions of a server beside a reference, and what is refused; series of runs."""
+"""Baselines: two sessions of a server beside a reference, and what is refused; series of runs.
+
+And a calibration that somebody altered.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,10 +18,12 @@ from typing import cast
 
 import numpy as np
 import pytest
+from made.refusals import codes_printed
 from made.stand_in import answered
 from made.summaries.trials import made_trial
 
 from thunderherd.gate.baseline import Baseline, compare_with
+from thunderherd.gate.calibration import Calibration, keep_calibration, kept_calibration
 from thunderherd.records.directory import SavedRun
 from thunderherd.statistics.two_samples import p_not_less, shift
 from thunderherd.study.loading import Study
@@ -116,15 +122,73 @@ def test_a_mistake_is_no_verdict(
     assert ended.returncode >= 128 and code in ended.stderr, ended.stderr
 
 
+ABOUT = {
+    "name": "alone", "server": "epoll", "reference": None, "criteria": {CPU: 5.0}, "workload": None,
+    "settings": [], "lab": [], "budget": "20s", "directory": ".", "saved": "2026",
+}  # fmt: skip
+"""A baseline without a reference, as it is kept."""
+
+
+@pytest.mark.parametrize("margin", [-100, -1, 1000, math.nan, math.inf, "5%", None])
+def test_a_baseline_with_an_altered_margin_is_refused(
+    margin: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_refused(json.dumps({**ABOUT, "criteria": {CPU: margin}}).encode(), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b'{"name": "\xff"}', json.dumps(ABOUT).encode() + b" " * (1 << 20)],
+    ids=["empty", "no fields", "no text", "too large"],
+)
+def test_what_is_no_baseline_is_refused(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_refused(content, tmp_path, monkeypatch)
+
+
+def check_refused(content: bytes, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that both commands that read baselines refuse one with this content in a line."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
+    folder = data / "thunderherd/baselines/alone"
+    folder.mkdir(parents=True)
+    (folder / "baseline.json").write_bytes(content)
+    for words in (("list",), ("compare", "alone", "--across-sessions")):
+        ended = answered("baseline", *words)
+        assert ended.returncode >= 128 and codes_printed(ended.stderr) == ["baseline.unreadable"], ended
+
+
+@pytest.mark.parametrize(
+    ("content", "is_known"),
+    [
+        ("{}", True),
+        ('{"budget_seconds": Infinity}', False),
+        ('{"power": NaN}', False),
+        ('{"gates": "many"}', False),
+        ("\xff", False),
+    ],
+)
+def test_an_altered_calibration_is_not_known(
+    content: str, is_known: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The content is what replaces some of its figures."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = Calibration(
+        server="epoll", workload=None, gates=1, alarms=0, undecided=0, margins={CPU: 2.0}, power=0.9,
+        budget_seconds=60.0, would_find_percent={CPU: 1.0}, measured="2026", machine={},
+    )  # fmt: skip
+    path = keep_calibration(made, {})
+    if content.startswith("{"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **json.loads(content)}))
+    else:
+        path.write_bytes(content.encode("latin-1"))
+    assert kept_calibration({}) == (made if is_known else None)
+
+
 def test_a_baseline_without_a_reference_is_compared_only_if_insisted(tmp_path: Path) -> None:
     folder = tmp_path / "data/thunderherd/baselines/alone"
     folder.mkdir(parents=True)
-    about = {
-        "name": "alone", "server": "epoll", "reference": None, "criteria": {"server_cpu_per_request": 5.0},
-        "workload": None, "settings": [], "lab": [], "budget": "20s", "directory": ".",
-        "saved": "2026",
-    }  # fmt: skip
-    (folder / "baseline.json").write_text(json.dumps(about))
+    (folder / "baseline.json").write_text(json.dumps(ABOUT))
     ended = thunderherd(tmp_path, "baseline", "compare", "alone")
     assert ended.returncode >= 128 and "baseline.no_reference" in ended.stderr
 

@@ -21,8 +21,10 @@ def test_users_are_found_by_name_and_by_number(
     name: str, found: User | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passwords = tmp_path / "passwd"
-    passwords.write_text(
-        "root:x:0:0::/:/bin/sh\n+\nshort:x\nbad:x:x:x::/:\n7:x:1000:1000::/:\nnobody:x:65534:65533::/:\n"
+    # Full names are in any encoding, here in Latin-1, and one has what Python takes for line ends.
+    passwords.write_bytes(
+        b"root:x:0:0:Ren\xe9:/:/bin/sh\n+\nshort:x\nbad:x:x:x::/:\n7:x:1000:1000::/:\n"
+        b"nobody:x:65534:65533:\x85\x0babsent:x:1:1:\r:/:\n"
     )
     monkeypatch.setattr("thunderherd.machine.users.PASSWORDS", passwords)
     assert find_user(name) == found

@@ -252,11 +252,11 @@ def test_the_placeholders_of_its_environment_are_filled_in(word: str, tmp_path: 
 
 def test_a_folder_of_the_trial_has_the_filled_in_template(tmp_path: Path) -> None:
     (tmp_path / "port.txt").write_text("{host} {port} {dir} {other}")
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9 {port}")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\r\n{port}")
     code = (
         "import os, sys; host, port, own, other = open(sys.argv[1]).read().split();"
         "assert own == os.path.dirname(sys.argv[1]) and other == '{other}';"
-        "assert open(sys.argv[3], 'rb').read() == bytes([99, 97, 102, 233, 32]) + port.encode();"
+        "assert open(sys.argv[3], 'rb').read() == bytes([99, 97, 102, 233, 13, 10]) + port.encode();"
         "open(sys.argv[2], 'a').write(own + chr(10));"
         "os.environ |= {'HOST': host, 'PORT': port};"
         "sys.argv[1] = sys.argv[2] + 'counts'; exec(open('server.py').read())"

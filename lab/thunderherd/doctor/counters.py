@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from thunderherd.doctor.kind import (
@@ -21,7 +22,8 @@ from thunderherd.doctor.kind import (
     stops,
     sysctl,
 )
-from thunderherd.machine import description
+from thunderherd.machine import description, proc
+from thunderherd.text.printable import printable_name
 
 PARANOID = "kernel.perf_event_paranoid"
 
@@ -205,19 +207,19 @@ def frame_pointers(here: Here) -> Iterator[Finding]:
 
 def tracepoints(here: Here) -> Iterator[Finding]:
     """Report where the kernel names its tracepoints (tracefs), for counts of system calls by name."""
-    mounted = [
-        line.split()[1] for line in description.text("proc/self/mounts").splitlines() if " tracefs " in line
-    ]
+    mounts = (line.split(" ") for line in proc.lines(description.ROOT / "proc/self/mounts"))
+    mounted = [proc.unescaped(fields[1]) for fields in mounts if fields[2:3] == ["tracefs"]]
+    shown = printable_name(mounted[0]) if mounted else ""
     # Only root and the group of the mount can read its files, whatever the folder's mode is.
     if mounted and (is_root() or readable(f"{mounted[0].lstrip('/')}/{A_NUMBER}")):
-        yield good("tracepoints", mounted[0], "system calls can be counted by name")
+        yield good("tracepoints", shown, "system calls can be counted by name")
     elif mounted:
+        word = shlex.quote(shown)
         change = as_root(
-            f"mount -o remount,{FOR_THIS_USER} {mounted[0]}",
-            f"mount -o remount,mode=700,gid=0 {mounted[0]}",
+            f"mount -o remount,{FOR_THIS_USER} {word}", f"mount -o remount,mode=700,gid=0 {word}"
         )
         yield notable(
-            "tracepoints", f"{mounted[0]}, for root only", "system calls cannot be counted by name", change
+            "tracepoints", f"{shown}, for root only", "system calls cannot be counted by name", change
         )
     elif exists(TRACEFS.lstrip("/")) and may("SYS_ADMIN"):
         means = "system calls can be counted by name: the engine mounts tracefs for itself (fsmount(2))"

@@ -6,6 +6,7 @@ Kernel, user and control group each have limits; the smallest applies.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -207,7 +208,7 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
         )
     for each in limits_of_groups():
         if each.what == PROCESSES:
-            raised = write(each.name.lstrip("/"), str(each.used + wanted), str(each.most))
+            raised = write(shlex.quote(each.name.lstrip("/")), str(each.used + wanted), str(each.most))
             yield Capacity(each.room, f"the control group ({each.name})", (raised,))
 
 

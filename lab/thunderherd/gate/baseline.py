@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, ValidationError
 
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
+from thunderherd.files import read_text
 from thunderherd.gate.request import BASE, HEAD, Criterion, GateRequest
 from thunderherd.gate.study import GateStudies, is_latency
 from thunderherd.gate.verdict import NOT_SLOWER, SLOWER, UNDECIDED, Outcome
@@ -42,8 +43,14 @@ ALPHA = 0.05
 MOST_BLOCKS = 1000
 """The only look of a session: more blocks than a budget has room for."""
 RUN, ABOUT = "run", "baseline.json"
+LARGEST = 1 << 20
+"""The largest `baseline.json` that is read, bytes."""
 SESSION = "baseline"
 """The name of a session's stage."""
+
+
+Slowdown = Annotated[float, Field(ge=0, lt=1000, allow_inf_nan=False)]
+"""A slowdown that is allowed, percent: what `--margin` takes."""
 
 
 class Baseline(Record):
@@ -52,7 +59,7 @@ class Baseline(Record):
     name: str = Field(description="name of the baseline")
     server: str = Field(description="the server, as typed")
     reference: str | None = Field(description="the server that did not change, as typed. Null: none")
-    criteria: dict[str, float] = Field(description="by metric, the slowdown that is allowed, percent")
+    criteria: dict[str, Slowdown] = Field(description="by metric, the slowdown that is allowed, percent")
     workload: str | None = Field(description="the workload. Null: the usual one")
     settings: list[tuple[str, str]] = Field(description="settings of server and load, as typed")
     lab: list[str] = Field(description="the lab, as typed")
@@ -102,14 +109,24 @@ def baselines() -> list[Baseline]:
 
 def _read(path: Path) -> Baseline:
     try:
-        return Baseline.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValidationError) as error:
+        return Baseline.model_validate_json(read_text(path, LARGEST))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
         raise UserError(
-            f"not a baseline of this version of Thunderherd: {str(error).splitlines()[0]}",
+            f"not a baseline of this version of Thunderherd: {_why(error)}",
             code="baseline.unreadable",
             hint=f"remove {path.parent}, and save it again",
             where=str(path),
         ) from None
+
+
+def _why(error: OSError | UnicodeDecodeError | ValidationError) -> str:
+    """Return in a line why a file is no baseline."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text (byte {error.start})"
+    return error.strerror or str(error)
 
 
 def read_baseline(name: str) -> Baseline:

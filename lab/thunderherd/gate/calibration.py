@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from thunderherd.files import read_text, write_text
 from thunderherd.records.cache import UnsafeFolderError, kept_folder
@@ -17,9 +17,15 @@ from thunderherd.records.summary import Record
 
 __all__ = ["Calibration", "keep_calibration", "kept_calibration"]
 
+LARGEST = 1 << 20
+"""The largest file of a calibration that is read, bytes."""
+
 
 class Calibration(Record):
     """The outcomes of gates in which head is base."""
+
+    # Sentences have these figures, and no duration is infinite.
+    model_config = ConfigDict(allow_inf_nan=False)
 
     server: str = Field(description="the server that was compared with itself, as typed")
     workload: str | None = Field(description="the workload, as typed. Null: the usual one")
@@ -55,7 +61,7 @@ def _file(machine: Mapping[str, Any]) -> Path:
 def kept_calibration(machine: Mapping[str, Any]) -> Calibration | None:
     """Return the calibration of a machine; None if there is none."""
     try:
-        return Calibration.model_validate_json(read_text(_file(machine)))
+        return Calibration.model_validate_json(read_text(_file(machine), LARGEST))
     except (OSError, UnsafeFolderError, UnicodeDecodeError, ValidationError):
         return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from thunderherd.machine import noise, proc
 from thunderherd.records.summary import Noise
-from thunderherd.text.printable import printable
+from thunderherd.text.printable import printable_name
 
 SHOWN_SHARE = 0.02
 """Least share of a CPU for which a process is named: two ticks in a second. Below that, ticks are too
@@ -90,8 +90,7 @@ def _ancestors(pid: int) -> Iterator[int]:
     """Yield a process's parent, its parent, and so on."""
     while pid > 1:
         try:
-            fields = (proc.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-            pid = int(fields[1])
+            pid = int(proc.stat_fields(pid)[1])
         except (OSError, ValueError, IndexError):
             return
         yield pid
@@ -106,4 +105,4 @@ def name_of(pid: int) -> str:
         name = (proc.PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "ended"
-    return printable(name.removesuffix("\n").replace("\n", "\r"))
+    return printable_name(name.removesuffix("\n"))

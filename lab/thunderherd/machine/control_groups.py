@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -49,8 +49,8 @@ def _own_cpu_stat_files() -> tuple[Path, ...]:
 def cpu_stat_files(process: int | str) -> tuple[Path, ...]:
     """Return `cpu.stat` of a process's control group and all its ancestors, in either version."""
     try:
-        groups = (proc.PROC / str(process) / "cgroup").read_text()
-        mounts = (proc.PROC / "self/mountinfo").read_text()
+        groups = proc.text(proc.PROC / str(process) / "cgroup")
+        mounts = proc.text(proc.PROC / "self/mountinfo")
     except OSError:
         return ()
     return tuple(path for path in cpu_stat_paths(groups, mounts) if path.exists())
@@ -64,27 +64,37 @@ def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
 def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
     """Return a process's control group and its ancestors, in the hierarchy of a controller.
 
-    `groups` and `mounts` are the texts of /proc/PID/cgroup and /proc/self/mountinfo (cgroups(7)).
+    `groups` and `mounts` are the texts of /proc/PID/cgroup and /proc/self/mountinfo (cgroups(7)), as `proc.text`
+    returns them. Lines of another form are skipped.
     """
     own: dict[str, str] = {}
-    for line in groups.splitlines():
-        _number, controllers, path = line.split(":", 2)
-        if controllers == "":
+    for line in groups.split("\n"):
+        _number, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if colon and controllers == "":
             own["cgroup2"] = path
-        elif controller in controllers.split(","):
+        elif colon and controller in controllers.split(","):
             own["cgroup"] = path
     found: list[Path] = []
-    for line in mounts.splitlines():
-        front, _, back = line.partition(" - ")
-        kind, _device, options = back.split(" ", 2)
+    for kind, options, root, mount_point in _mounts(mounts):
         if kind not in own or (kind == "cgroup" and controller not in options.split(",")):
             continue
-        root, mount_point = front.split()[3:5]
         inner = own[kind].removeprefix(root.rstrip("/")).strip("/")
-        directory = Path(mount_point) / inner
+        directory = mount_point / inner
         while True:
             found.append(directory)
-            if directory == Path(mount_point):
+            if directory == mount_point:
                 break
             directory = directory.parent
     return found
+
+
+def _mounts(table: str) -> Iterator[tuple[str, str, str, Path]]:
+    """Yield type, options, root and mount point of each mount (proc_pid_mountinfo(5))."""
+    for line in table.split("\n"):
+        front, _, back = line.partition(" - ")
+        # Only single blanks divide fields: a path may have other white space.
+        places, about = front.split(" ")[3:5], back.split(" ", 2)
+        if len(places) == 2 and len(about) == 3 and places[1].startswith("/"):
+            root, mount_point = map(proc.unescaped, places)
+            yield about[0], about[2], root, Path(mount_point)

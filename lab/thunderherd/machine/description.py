@@ -26,7 +26,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Build
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.errors import UserError
-from thunderherd.machine import control_groups
+from thunderherd.machine import control_groups, proc
 
 ROOT = Path("/")
 """Root of the files to read; tests give another."""
@@ -350,7 +350,8 @@ def cpu_quota() -> str:
     """Return the CPU quota of the nearest control group with one: microseconds per period, or `max`."""
 
     limits = []
-    for path in control_groups.cpu_stat_paths(text("proc/self/cgroup"), text("proc/self/mountinfo")):
+    groups, mounts = (proc.text(ROOT / "proc/self" / name) for name in ("cgroup", "mountinfo"))
+    for path in control_groups.cpu_stat_paths(groups, mounts):
         limits += list(_quota_of(path.parent))
     bounded = [each for each in limits if not each.startswith(("max", "-1"))]
     return bounded[0] if bounded else "max"

@@ -196,8 +196,7 @@ def process_cpu_seconds(pid: int) -> float:
     0 if the process has ended.
     """
     try:
-        text = (proc.PROC / str(pid) / "stat").read_text()
-        fields = text[text.rindex(")") + 2 :].split()
+        fields = proc.stat_fields(pid)
         ticks = (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
         if fields[17] == "1":
             exact = int((proc.PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9

@@ -14,6 +14,7 @@ from pathlib import Path
 from thunderherd.errors import UserError
 from thunderherd.machine import proc
 from thunderherd.machine.control_groups import control_groups
+from thunderherd.text.printable import printable_name
 
 __all__ = [
     "NEEDED",
@@ -130,7 +131,7 @@ def _user_and_threads(process: Path) -> tuple[str, int]:
     The number is 0 if the process has ended.
     """
     try:
-        lines = (process / "status").read_text().splitlines()
+        lines = proc.lines(process / "status")
         fields = dict(line.split(":", 1) for line in lines if line.startswith(("Uid:", "Threads:")))
         return fields["Uid"].split()[0], int(fields["Threads"])
     except (OSError, KeyError, ValueError, IndexError):
@@ -140,7 +141,7 @@ def _user_and_threads(process: Path) -> tuple[str, int]:
 def limits_of_groups() -> Iterator[Limit]:
     """Yield the limits of this process's control groups on memory and on processes, the innermost first."""
     try:
-        groups, mounts = ((proc.PROC / "self" / name).read_text() for name in ("cgroup", "mountinfo"))
+        groups, mounts = (proc.text(proc.PROC / "self" / name) for name in ("cgroup", "mountinfo"))
     except OSError:
         return
     for controller, limit, used, what in OF_GROUPS:
@@ -148,7 +149,7 @@ def limits_of_groups() -> Iterator[Limit]:
             most = _number(group / limit)
             if most is not None and most < UNLIMITED:
                 inside = _number(group / used) if used else 0
-                yield Limit(what, most, str(group / limit), inside or 0)
+                yield Limit(what, most, printable_name(str(group / limit)), inside or 0)
 
 
 def _number(file: Path) -> int | None:

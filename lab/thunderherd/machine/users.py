@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.files import read_text
+from thunderherd.files import read_bytes
 
 __all__ = ["User", "find_user"]
 
@@ -28,7 +28,8 @@ def find_user(name: str) -> User | None:
     (nsswitch.conf(5)). So users of other sources, such as LDAP, do not exist here either.
     """
     number = int(name) if name.isdecimal() else None
-    for line in read_text(PASSWORDS).splitlines():
+    # The full name of a user may be in any encoding.
+    for line in read_bytes(PASSWORDS).decode(errors="surrogateescape").split("\n"):
         fields = line.split(":")
         if len(fields) < 4 or not (fields[2].isdecimal() and fields[3].isdecimal()):
             continue

@@ -15,11 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.files import read_bytes
 from thunderherd.machine.users import find_user
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled, template_name
 from thunderherd.study.resolved import OwnProgram
 
 __all__ = ["Filled", "filled_in", "template_of"]
+
+LARGEST_TEMPLATE = 1 << 26
+"""The largest file that is copied, bytes."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ def _fill_folder(
         if template := template_of(word, directory):
             target = folder / template.name
             # Bytes that are not UTF-8 stay as they are.
-            text = template.read_text(encoding="utf-8", errors="surrogateescape")
-            target.write_text(filled(text, values), encoding="utf-8", errors="surrogateescape")
+            text = read_bytes(template, LARGEST_TEMPLATE).decode(errors="surrogateescape")
+            target.write_bytes(filled(text, values).encode(errors="surrogateescape"))
             target.chmod(template.stat().st_mode & 0o777)
 
 

@@ -75,12 +75,20 @@ def _listening(pid: int) -> Iterator[tuple[int, int]]:
 def _listening_unix(pid: int, name: str) -> Iterator[int]:
     """Yield the inodes of the listening Unix sockets of this name.
 
-    Accepted connections have the same name and are left out.
+    Accepted connections have the same name and are left out. Any process may bind a name of any bytes, line
+    ends among them: a line that is no row of the table is skipped.
     """
-    for line in (PROC / str(pid) / "net/unix").read_text(encoding="utf-8").splitlines()[1:]:
+    wanted = name.encode(errors="surrogateescape")
+    for line in (PROC / str(pid) / "net/unix").read_bytes().split(b"\n")[1:]:
         fields = line.split(maxsplit=7)
-        if fields[7:] == [name] and int(fields[3], 16) & ACCEPTS:
-            yield int(fields[6])
+        if fields[7:] != [wanted]:
+            continue
+        try:
+            flags, inode = int(fields[3], 16), int(fields[6])
+        except ValueError:
+            continue
+        if flags & ACCEPTS:
+            yield inode
 
 
 def tree(pid: int) -> Iterator[int]:
