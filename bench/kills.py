@@ -1,9 +1,9 @@
 """What SIGKILL leaves behind: each command is killed at random moments, and so are its processes.
 
-A kill is good if nothing of the command is left some seconds later: no process, interface, mount, shared
-memory or temporary file. A namespace without a process and a mount is gone. All results must then be
-readable, and a command that is resumed must end with the seeds that it began with. Empty control groups are
-what the next start removes.
+A kill is good if nothing of the command is left some seconds later: no process, interface, mount or shared
+memory. A namespace without a process and a mount is gone. All results must then be readable, and a command
+that is resumed must end with the seeds that it began with. Empty control groups and temporary files are what
+the next start removes. In a third of the kills only a process of the command dies, and the command must end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from common import SEED
 from thunderherd.engine.client import Server, catalogue
 from thunderherd.labs import with_namespaces
 
-TIMES = 21
+TIMES = 45
 MARK = "THUNDERHERD_BENCH_KILLS"
 """The variable of the environment by which processes of a command are found."""
 GONE_SECONDS = 8.0
@@ -36,6 +36,8 @@ SETTLED_SECONDS = 3.0
 """The time after which an empty control group is surely nobody's."""
 EARLIEST, LATEST = 0.2, 8.0
 """The seconds after its start at which a command is killed."""
+END_SECONDS = 300.0
+"""The time in which a command ends that has lost a process."""
 CONTENDERS = """\
 name = "kills"
 [measure]
@@ -54,28 +56,75 @@ design = "prefork"
 name = "thread_per_client"
 design = "thread_per_client"
 """
+SERVER = """\
+import asyncio, sys
+REPLY = b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\n\\r\\nhere"
+class Http(asyncio.Protocol):
+    def connection_made(self, transport): self.transport = transport
+    def data_received(self, data): self.transport.write(REPLY * data.count(b"\\r\\n\\r\\n"))
+async def main():
+    loop = asyncio.get_running_loop()
+    await (await loop.create_server(Http, "127.0.0.1", int(sys.argv[1]))).serve_forever()
+asyncio.run(main())
+"""
+BUILD = "sleep 2 & sleep 1"
+"""A build that leaves a process running."""
 THEIRS = f"""\
 [server]
 workload = "http"
 [[contenders]]
 name = "python"
-command = ["sh", "-c", "{sys.executable} -m http.server --bind 127.0.0.1 $PORT; true"]
+build = ["sh", "-c", "{BUILD}"]
+version = ["sh", "-c", "sleep 0.3; echo 1"]
+command = ["sh", "-c", '"$@"; true', "sh", "{sys.executable}", "{{dir}}/server.py", "{{port}}"]
+"""
+DECIDING = f"""\
+claims = "claims.toml"
+{CONTENDERS}
+[sizes.claims]
+decides = "claims"
+looks = [12]
+alpha_split = [1.0]
+{OURS}"""
+CLAIMS = """\
+study = "kills"
+source = "invented"
+[[claims]]
+id = "T1"
+statement = "A thread costs more than a pool."
+metric = "server_cpu_per_request"
+tests = [{ label = "a difference", weights = { thread_per_client = 1, prefork = -1 } }]
 """
 NAMESPACES = with_namespaces()[0].name
 SERVERS = ("epoll,compute=50us", "prefork,compute=50us")
+OWN = (f"{sys.executable} server.py {{port}}", "--workload", "http")
+PACKED = "packed.thd"
+"""The capsule of a run of our contenders."""
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "run": ("run", "ours.toml"),
     "run in namespaces": ("run", "ours.toml", "--lab", NAMESPACES),
     "run with another's server": ("run", "theirs.toml", "--no-conform"),
+    "run with profiles": ("run", "ours.toml", "--profile", "--set", "repetitions=2"),
+    "claims": ("claims", "deciding.toml", "--decide"),
+    "replay": ("replay", PACKED, "--measure"),
     "compare": ("compare", *SERVERS, "--budget", "30s"),
     "gate": ("gate", "--base", SERVERS[0], "--head", SERVERS[1], "--budget", "30s"),
+    "gate of revisions": (
+        "gate", "--base-rev", "HEAD~1", "--build", BUILD, "--serve", *OWN, "--budget", "30s", "--no-conform",
+        "--metric", "server_cpu_per_request",
+    ),
+    "baseline": ("baseline", "save", "kept", SERVERS[0], "--reference", SERVERS[1], "--budget", "30s"),
     "crossover": ("crossover", "send_each", "writev", "--over", "bytes=64..64KiB"),
     "grade": ("grade", SERVERS[0], "--reference", "prefork"),
+    "conform": ("conform", *OWN, "--timeout", "500ms"),
     "knee": ("knee", "epoll", "prefork", "--duration", "300ms"),
     "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
-}
+}  # fmt: skip
+WITHOUT_RESULTS = ("serve", "grade", "conform", "baseline")
+"""The commands that take no --out."""
 RESUMED: Mapping[str, Collection[int]] = {
     "run": (0,),
+    "claims": (0,),
     "compare": (0,),
     "gate": (0, 1, 125),
     "crossover": (0, 1),
@@ -94,7 +143,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def seconds(given: argparse.Namespace) -> float:
     """Return the expected duration in seconds."""
-    return float(given.times) * (LATEST / 2 + 10)
+    return float(given.times) * (LATEST / 2 + 30)
 
 
 def run(given: argparse.Namespace) -> None:
@@ -165,33 +214,43 @@ class Traces:
 
 def _kill(name: str, folder: Path, draw: random.Random, number: int) -> Iterator[str]:
     """Start a command, kill one of its processes, and yield what is wrong afterwards."""
-    mark, temporary = f"{os.getpid()}-{number}", folder / "tmp"
+    mark, temporary, said = f"{os.getpid()}-{number}", folder / "tmp", folder / "said"
     temporary.mkdir()
-    (folder / "ours.toml").write_text(CONTENDERS + OURS)
-    (folder / "theirs.toml").write_text(CONTENDERS + THEIRS)
-    before = Traces.now()
-    words = COMMANDS[name]
-    has_results = words[0] not in ("serve", "grade")
-    command = [sys.executable, "-m", "thunderherd", *words, *(("--out", "out") if has_results else ())]
     environment = {
         **os.environ,
         MARK: mark,
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(folder / "cache"),
+        "XDG_DATA_HOME": str(folder / "data"),
     }
-    started = subprocess.Popen(
-        command, cwd=folder, env=environment, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    words = COMMANDS[name]
+    _set_up(words, folder, environment)
+    before = Traces.now()
+    out = () if words[0] in WITHOUT_RESULTS else ("--out", "out")
+    command = [sys.executable, "-m", "thunderherd", *words, *out]
+    with said.open("wb") as errors:
+        started = subprocess.Popen(
+            command, cwd=folder, env=environment, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+        )  # fmt: skip
     time.sleep(draw.uniform(EARLIEST, LATEST))
     own = [pid for pid in marked(mark) if pid != started.pid]
-    if own and draw.random() < 0.5:
+    lives_on = bool(own) and draw.random() < 1 / 3
+    if own and (lives_on or draw.random() < 0.5):
         # One of its processes dies first; then the command itself, which may have noticed.
         with suppress(ProcessLookupError):
             os.kill(draw.choice(own), signal.SIGKILL)
-        time.sleep(draw.uniform(0, 1))
+        if not lives_on:
+            time.sleep(draw.uniform(0, 1))
+    if lives_on:
+        try:
+            started.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            yield f"it did not end within {END_SECONDS:g} s after it had lost a process"
     started.kill()
     started.wait()
+    if b"Traceback" in said.read_bytes():
+        yield f"it ended in a stack trace: {said.read_text(errors='replace').splitlines()[-1]}"
     deadline = time.monotonic() + GONE_SECONDS
     while (left := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -200,13 +259,41 @@ def _kill(name: str, folder: Path, draw: random.Random, number: int) -> Iterator
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     yield from Traces.now().since(before)
-    if not has_results:
-        return
-    yield from _unreadable(folder / "out")
-    if [*(folder / "out").rglob("run.json")]:
+    for results in (folder / "out", folder / "data"):
+        yield from _unreadable(results)
+    if words[0] in RESUMED:
         yield from _resumed(command, folder, environment, RESUMED[words[0]])
-        # What the killed command could not remove, the next one may.
-        yield from (f"a temporary file: {path.name}" for path in temporary.iterdir())
+    else:
+        _start_next(folder, environment)
+    # What the killed command could not remove, the next one has.
+    yield from (f"a temporary file: {path.name}" for path in temporary.iterdir())
+
+
+def _set_up(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    """Make the files that a command needs: studies, a server in a repository, a capsule."""
+    files = {
+        "ours.toml": CONTENDERS + OURS, "theirs.toml": CONTENDERS + THEIRS, "deciding.toml": DECIDING,
+        "claims.toml": CLAIMS, "server.py": SERVER,
+    }  # fmt: skip
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    program = [sys.executable, "-m", "thunderherd"]
+    steps: list[list[str]] = []
+    if "--base-rev" in words:
+        commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty"]
+        steps += [["git", "init", "--quiet"], ["git", "add", "server.py"]]
+        steps += [[*commit, "-m", message] for message in ("base", "head")]
+    if PACKED in words:
+        steps += [[*program, "run", "ours.toml", "--out", "packed"]]
+        steps += [[*program, "capsule", "packed", "-o", PACKED]]
+    for step in steps:
+        subprocess.run(step, cwd=folder, env=environment, check=True, capture_output=True)
+
+
+def _start_next(folder: Path, environment: Mapping[str, str]) -> None:
+    """Do what every command does first that makes a temporary folder."""
+    next_one = "from thunderherd.files import temporary_folder\nwith temporary_folder(): pass"
+    subprocess.run([sys.executable, "-c", next_one], cwd=folder, env=environment, check=True)
 
 
 def _unreadable(out: Path) -> Iterator[str]:
@@ -227,7 +314,7 @@ def _unreadable(out: Path) -> Iterator[str]:
 def _resumed(
     command: list[str], folder: Path, environment: Mapping[str, str], answers: Collection[int]
 ) -> Iterator[str]:
-    """Resume a command, and yield what is wrong with it."""
+    """Resume a command, or begin it again if it had no run yet, and yield what is wrong with it."""
     seeds = {path.parent: json.loads(path.read_text())["seed"] for path in (folder / "out").rglob("run.json")}
     ended = subprocess.run(
         [*command, "--resume"], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -235,8 +322,10 @@ def _resumed(
     if ended.returncode not in answers:
         yield f"--resume ends with {ended.returncode}: {ended.stderr.strip().splitlines()[-1:]}"
         return
-    for run, seed in seeds.items():
+    whole = [folder / "out"] if (folder / "out/run.json").exists() else []
+    for run in {*seeds, *whole}:
         study = json.loads((run / "summary.json").read_text())["study"]
+        seed = seeds.get(run, study["seed"])
         if study["seed"] != seed:
             yield f"--resume has seed {study['seed']} in {run.name}, not {seed}"
         # On a busy machine, a pilot may end without a valid trial of each contender.

@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 
 import kills
+from thunderherd.files import TEMPORARY
 
-NEEDS_NO_NAMESPACES = ["run", "run with another's server", "compare", "gate", "crossover", "grade", "knee"]
+NEEDS_NO_NAMESPACES = [
+    "run", "run with another's server", "run with profiles", "claims", "replay", "compare", "gate",
+    "gate of revisions", "baseline", "crossover", "grade", "conform", "knee",
+]  # fmt: skip
 
 
 def killed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -30,6 +34,31 @@ def test_a_killed_run_leaves_nothing_and_can_be_resumed(
     # Other tests make interfaces meanwhile.
     monkeypatch.setattr(kills.Traces, "since", lambda *_: [])
     assert killed("run", tmp_path, monkeypatch) == []
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_run_that_was_killed_before_its_first_file_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kills, "CONTENDERS", kills.CONTENDERS.replace("repetitions = 12", "repetitions = 3"))
+    monkeypatch.setattr(kills.Traces, "since", lambda *_: [])
+    monkeypatch.setattr(kills, "EARLIEST", 0.0)
+    monkeypatch.setattr(kills, "LATEST", 0.1)
+    assert [*kills._kill("run", tmp_path, random.Random(1), 0)] == []
+    assert (tmp_path / "out/summary.json").exists()
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_temporary_file_that_is_left_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kills.Traces, "since", lambda *_: [])
+    monkeypatch.setattr(kills, "_set_up", lambda *_: (tmp_path / "tmp/left").touch())
+    assert "a temporary file: left" in killed("grade", tmp_path, monkeypatch)
+
+
+def test_the_next_start_removes_the_temporary_folders_of_killed_commands(tmp_path: Path) -> None:
+    (tmp_path / f"{TEMPORARY}left").mkdir()
+    kills._start_next(tmp_path, {**os.environ, "TMPDIR": str(tmp_path)})
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.thorough

@@ -1,15 +1,21 @@
-"""Files are written without following links, and only regular files are read, in any user's folder."""
+"""Files are written without following links, and only regular files are read, in any user's folder.
+
+Temporary folders of processes that were killed are removed.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from thunderherd import files
+from thunderherd.files import TEMPORARY, temporary_folder
 
 SOMEBODY = 65_533
 """A user who is neither root nor the owner of anything."""
@@ -123,6 +129,71 @@ def test_a_link_is_no_folder(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_field_of_csv_is_no_formula(text: str, field: str) -> None:
     assert files.no_formula(text) == field
+
+
+# Temporary folders ------------------------------------------------------------------------------------------
+
+HOLDER = """
+import sys
+from pathlib import Path
+from thunderherd.files import temporary_folder
+with temporary_folder(Path(sys.argv[1])) as folder:
+    (folder / "file").touch()
+    print(folder, flush=True)
+    input()
+"""
+
+
+def held(place: Path) -> tuple[subprocess.Popen[str], Path]:
+    """Start a process with a temporary folder, which it has until it reads a line; return both."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_a_temporary_folder_is_private_and_removed_at_the_end(tmp_path: Path) -> None:
+    with temporary_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
+        (folder / "inside").mkdir()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
+    living, kept = held(tmp_path)
+    killed, left = held(tmp_path)
+    with living, killed:
+        killed.kill()
+        killed.wait()
+        assert (left / "file").exists()
+        with temporary_folder(tmp_path):
+            assert not left.exists()
+            assert (kept / "file").exists()
+        living.communicate("\n")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_own_folders_of_this_kind_are_removed(target: Path, tmp_path: Path) -> None:
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    for each in (place / "thunderherd-results", place / f"{TEMPORARY}left", elsewhere):
+        each.mkdir(parents=True)
+    (place / f"{TEMPORARY}left" / "link").symlink_to(target)
+    (place / f"{TEMPORARY}link").symlink_to(elsewhere)
+    (place / f"{TEMPORARY}file").touch()
+    with temporary_folder(place) as folder:
+        kept = {"thunderherd-results", f"{TEMPORARY}link", f"{TEMPORARY}file", folder.name}
+        assert {each.name for each in place.iterdir()} == kept
+    assert elsewhere.exists() and target.exists()
+
+
+@as_root
+def test_a_temporary_folder_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
+    theirs = tmp_path / f"{TEMPORARY}theirs"
+    theirs.mkdir()
+    os.chown(theirs, SOMEBODY, SOMEBODY)
+    with temporary_folder(tmp_path):
+        assert theirs.exists()
 
 
 # Whose a folder is ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Write files without following links, and read only regular files.
+"""Write files without following links, read only regular files, and make temporary folders.
 
 A command may run as root in a folder of another user, who can put links, pipes and devices in its way.
 """
@@ -6,18 +6,23 @@ A command may run as root in a folder of another user, who can put links, pipes 
 from __future__ import annotations
 
 import errno
+import fcntl
 import grp
 import os
 import pwd
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO
 
 __all__ = [
     "LARGEST",
+    "TEMPORARY",
     "UNFINISHED",
     "is_private",
     "make_folder",
@@ -27,6 +32,7 @@ __all__ = [
     "read_bytes",
     "read_text",
     "replacing",
+    "temporary_folder",
     "write_bytes",
     "write_new",
     "write_text",
@@ -36,6 +42,8 @@ LARGEST = 2**30
 """The largest file that is read, bytes."""
 UNFINISHED = "*.unfinished"
 """The end of the name of a file that is being written."""
+TEMPORARY = "thunderherd-tmp-"
+"""The beginning of the name of a temporary folder."""
 
 
 # Reading ----------------------------------------------------------------------------------------------------
@@ -158,6 +166,56 @@ def no_formula(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+# Temporary folders ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def temporary_folder(place: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder that only this user can enter, and remove it at the end.
+
+    This process holds a lock on the folder (flock(2)), which the kernel releases even after SIGKILL. The next
+    process that makes a folder in the same place removes those without a lock.
+
+    Parameters
+    ----------
+    place
+        Where the folder is made; by default, where the system has temporary files.
+    """
+    parent = str(place or tempfile.gettempdir())
+    _sweep(parent)
+    with ExitStack() as held:
+        while True:
+            made = tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=parent, ignore_cleanup_errors=True)
+            folder = Path(held.enter_context(made))
+            # Another process may sweep a folder that has no lock yet.
+            with suppress(FileNotFoundError):
+                descriptor = os.open(folder, FOLDER)
+                held.callback(os.close, descriptor)
+                # Where the file system has no locks, nothing is swept.
+                with suppress(OSError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if folder.exists():
+                    break
+        yield folder
+
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder is opened. A link to one is refused."""
+
+
+@cache
+def _sweep(parent: str) -> None:
+    """Remove the temporary folders of processes of this user that were killed."""
+    for folder in Path(parent).glob(f"{TEMPORARY}*"):
+        with suppress(OSError), ExitStack() as held:
+            descriptor = os.open(folder, FOLDER)
+            held.callback(os.close, descriptor)
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                # Its process is alive if this raises BlockingIOError.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
 
 
 # Whose a folder is ------------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from made.interrupted import eventually, left_of
 from made.refusals import refused
 
 from thunderherd.gate import revisions
@@ -17,7 +20,7 @@ BUILD = "echo built >> count && cp source server"
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_engine: Path) -> Path:
     """A repository with the tag v1 and a later commit."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in [each for each in os.environ if each.startswith("GIT_")]:
@@ -101,6 +104,21 @@ def test_a_build_that_takes_too_long_ends_with_all_that_it_started(
     assert not alive
 
 
+def test_a_gate_that_is_killed_leaves_no_build(repository: Path) -> None:
+    mark = f"61.{os.getpid()}"
+    words = ("--base-rev", "v1", "--build", f"sleep {mark} & sleep {mark}", "--serve", "./server {port}")
+    command = [sys.executable, "-m", "thunderherd", "gate", *words]
+    with subprocess.Popen(command, cwd=repository, stderr=subprocess.DEVNULL) as gate:
+        eventually(lambda: sum(each.startswith("sleep") for each in left_of(mark)) == 2)
+        gate.kill()
+    eventually(lambda: not left_of(mark), 8)
+
+
+def test_the_log_of_a_build_has_all_that_it_printed_and_nothing_else(repository: Path) -> None:
+    place = built(resolved("v1", repository, "--base-rev"), "echo one; printf two >&2", Path())
+    assert place.with_name(f"{place.name}.log").read_text() == "one\ntwo"
+
+
 def is_alive(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
@@ -115,6 +133,17 @@ def test_an_unfinished_build_is_done_again(repository: Path) -> None:
     (place / "half").write_text("left over")
     again = built(revision, BUILD, Path())
     assert again == place and not (again / "half").exists() and (again / "server").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_worktree_that_git_had_not_completed_is_made_again(is_there: bool, repository: Path) -> None:
+    revision = resolved("v1", repository, "--base-rev")
+    place = built(revision, BUILD, Path())
+    place.with_name(f"{place.name}.built").unlink()
+    git(repository, "worktree", "lock", str(place))  # git does so until it is complete
+    if not is_there:
+        shutil.rmtree(place)
+    assert (built(revision, BUILD, Path()) / "server").exists()
 
 
 @pytest.mark.parametrize("typed", ["no-such-tag", "--help", "", "v1; true"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from made.small_studies import head
@@ -32,3 +34,11 @@ def left_of(mark: str) -> list[str]:
         if mark in words:
             found.append(words)
     return found
+
+
+def eventually(holds: Callable[[], object], seconds: float = 30) -> None:
+    """Wait until something holds; fail if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "nothing came of it in time"
+        time.sleep(0.01)

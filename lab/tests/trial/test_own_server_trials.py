@@ -15,7 +15,7 @@ from pathlib import Path
 from pwd import getpwnam
 
 import pytest
-from made.interrupted import left_of
+from made.interrupted import eventually, left_of
 from made.refusals import refused
 
 from thunderherd.engine import client
@@ -354,10 +354,25 @@ def test_a_command_that_asks_for_a_version_leaves_nothing(tmp_path: Path) -> Non
     version = f"version = [{sys.executable!r}, '-c', \"{code}\"]"
     command = f"command = ['{sys.executable}', 'server.py', 'counts']\n{version}"
     assert prepared(study(tmp_path, "closed", COUNTED, command))["own"]["version"] == "1.0"
-    deadline = time.monotonic() + 5
-    while left_of(mark) and time.monotonic() < deadline:  # a killed process takes a moment
-        time.sleep(0.01)
-    assert not left_of(mark)
+    eventually(lambda: not left_of(mark), 5)  # a killed process takes a moment
+
+
+@pytest.mark.parametrize("key", ["build", "version"])
+def test_a_command_that_is_killed_leaves_no_program_of_a_study(key: str, tmp_path: Path) -> None:
+    mark = f"{len(key)}9.{os.getpid()}"
+    starts_two = f"{key} = ['sh', '-c', 'sleep {mark} & sleep {mark}']"
+    study(tmp_path, "closed", COUNTED, f"command = ['{sys.executable}', 'server.py', 'counts']\n{starts_two}")
+    command = [sys.executable, "-m", "thunderherd", "run", "own.toml", "--out", "run"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as run:
+        eventually(lambda: sum(each.startswith("sleep") for each in left_of(mark)) == 2)
+        run.kill()
+    eventually(lambda: not left_of(mark), 8)
+
+
+def test_a_version_command_that_a_signal_ends_says_which(tmp_path: Path) -> None:
+    command = f"command = ['{sys.executable}', 'server.py', 'counts']"
+    made = study(tmp_path, "closed", COUNTED, f"{command}\nversion = ['sh', '-c', 'kill -9 $$']")
+    assert prepared(made)["own"]["warnings"] == ["version: killed by SIGKILL"]
 
 
 def test_a_version_command_that_fails_is_a_warning(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -382,9 +381,10 @@ def _opened(path: Path) -> Iterator[Path]:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[tuple[Path, Manifest]]:
     from thunderherd.capsule.container import unpack
+    from thunderherd.files import temporary_folder
 
-    with tempfile.TemporaryDirectory(prefix="thunderherd-capsule-") as folder:
-        yield Path(folder), unpack(path, Path(folder))
+    with temporary_folder() as folder:
+        yield folder, unpack(path, folder)
 
 
 def _print_verdicts(found: Sequence[Compared]) -> None:

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from thunderherd.engine.process import (
 from thunderherd.engine.profile_lines import Profile, ProfileCheck
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
-from thunderherd.files import write_bytes
+from thunderherd.files import temporary_folder, write_bytes
 
 __all__ = [
     "DesignReady",
@@ -172,9 +171,9 @@ def flame_graph(
     """
     words = ["--title", title, "--subtitle", subtitle, "--unit", unit]
     against = ["--before", str(before)] if before else []
-    with tempfile.TemporaryDirectory(prefix="thunderherd-flame-") as folder:
+    with temporary_folder() as folder:
         # The engine would follow a link.
-        drawn = Path(folder, "flame.svg")
+        drawn = folder / "flame.svg"
         where = ["--output", str(drawn), "--", str(stacks)]
         output_of([str(engine or find_engine()), "flame", *words, *against, *where], "flame")
         write_bytes(output, drawn.read_bytes())

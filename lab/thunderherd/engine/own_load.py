@@ -1,23 +1,38 @@
-"""Load generators that are not ours: one process tree, its output, its CPU time, and its end."""
+"""Programs that are not ours and run to their end: load generators, builds, and questions for versions.
+
+The engine (`generate`) runs each. It kills what the program leaves running, and everything if this process is
+killed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from thunderherd.engine.client import PROFILE_SECONDS, Sampling, engine_command, place_flags
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
 from thunderherd.engine.outputs.base import Direction
 from thunderherd.engine.outputs.parsers import LoadGeneratorOutput, UnreadableError, parsed
-from thunderherd.engine.process import KILL_SECONDS, EngineError, ending_in_words, one_line, understand
+from thunderherd.engine.process import (
+    ENGINE_NAME,
+    KILL_SECONDS,
+    EngineError,
+    ending_in_words,
+    not_started,
+    one_line,
+    problem_in,
+    understand,
+)
 
 LARGEST_OUTPUT = 1 << 20
 """The most bytes that a load generator may print."""
@@ -31,6 +46,8 @@ LONGEST_ACCOUNT = 1 << 16
 """The most bytes of the engine's line about its whole life, which follows its output."""
 ACCOUNT = b'{"line":"life",'
 """The beginning of that line."""
+LONGEST_END = 2 * LONGEST_ACCOUNT
+"""The most bytes of the end of a program's output that are kept, with that line."""
 BYTES: Mapping[Direction | None, str] = {
     "to_server": "bytes_sent",
     "to_clients": "bytes_received",
@@ -99,9 +116,9 @@ class OwnLoad:
             self._read(time.monotonic() + seconds, seconds)
             life = self._life(time.monotonic() + self._end_seconds)
             if life.status != 0:
-                ended = -(life.status - 128) if life.status > 128 else life.status
+                ended = ending_in_words(_exit_status(life))
                 raise LoadGeneratorError(
-                    f"{self._name} failed: {ending_in_words(ended)}{self._note()}", "load_generator.failed"
+                    f"{self._name} failed: {ended}{self._note()}", "load_generator.failed"
                 )
             try:
                 output = parsed(self.parser, self._output.decode(errors="replace"))
@@ -148,15 +165,12 @@ class OwnLoad:
             raise LoadGeneratorError(
                 f"{self._name} closed its output and did not end", "load_generator.not_ended"
             ) from None
-        output, account, line = self._output.rpartition(ACCOUNT)
-        # The line of a profile follows.
-        line, end, _ = line.partition(b"\n")
-        if not account or not end:
+        self._output, life = _parted(self._output, self._name)
+        if life is None:
             raise LoadGeneratorError(
                 f"{self._name} was not started{self._note()}", "load_generator.not_started"
             )
-        self._output = output
-        return understand(Life, (account + line).decode(errors="replace"), f"the life of {self._name}")
+        return life
 
     def _result(self, output: LoadGeneratorOutput, life: Life) -> LoadResult:
         """Return its result as one of our loads reports it. Its time ends with the process."""
@@ -199,16 +213,8 @@ class OwnLoad:
             return
         self._ended = True
         try:
-            if self._popen.poll() is None:
-                self._popen.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._popen.wait(KILL_SECONDS)
-            if self._popen.poll() is None:
-                self._popen.kill()
-            self._popen.wait()
+            _end(self._popen)
         finally:
-            if self._popen.stdout is not None:
-                self._popen.stdout.close()
             self._errors.close()
 
 
@@ -221,3 +227,107 @@ def _latency(output: LoadGeneratorOutput) -> Latency | None:
         for name, seconds in output.latency.items()
     }
     return Latency.model_validate({"requests": output.requests or 0, "from": output.starts, **whole})
+
+
+def run_program(
+    command: Sequence[str],
+    seconds: float,
+    *,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    user: str | None = None,
+    log: BinaryIO | None = None,
+    engine: Path | None = None,
+) -> tuple[int, str]:
+    """Run a program to its end; return its exit status and the end of its output. Main thread only.
+
+    A negative status is the number of the signal that killed it. Nothing is left running, even if this
+    process is killed.
+
+    Parameters
+    ----------
+    command
+        The program and its arguments.
+    seconds
+        The time after which the program is ended, with `TimeoutError`.
+    directory, environment, user
+        Where it runs, with which variables, and as whom; by default, as this process.
+    log
+        A new file for the whole output.
+
+    Raises
+    ------
+    EngineError
+        The program cannot be started, or not be ended.
+    """
+    words = [*engine_command(engine, ["generate", *place_flags(None, None, user)], (), False), "--", *command]
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise not_started(words[0], error) from None
+    deadline, output = time.monotonic() + seconds, b""
+    try:
+        assert process.stdout is not None
+        pipe = process.stdout.fileno()
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise TimeoutError(f"{command[0]} did not end within {seconds:g} s")
+            piece = os.read(pipe, 1 << 16)
+            if not piece:
+                break
+            output = (output + piece)[-LONGEST_END:]
+            if log is not None:
+                log.write(piece)
+                log.flush()
+        # The engine has closed its output, so it ends.
+        process.wait()
+    finally:
+        _end(process)
+    own, life = _parted(output, command[0])
+    if life is None and process.returncode >= 0:
+        _, _, why = own.decode(errors="replace").partition(f"{ENGINE_NAME}: ")
+        # Two processes of the engine may complain; the first knows why.
+        raise EngineError(problem_in(why.partition(f"\n{ENGINE_NAME}: ")[0]).message)
+    if log is not None:
+        log.seek(len(own) - len(output), os.SEEK_END)
+        log.truncate()
+    return process.returncode if life is None else _exit_status(life), own.decode(errors="replace")
+
+
+def _parted(output: bytes, name: str) -> tuple[bytes, Life | None]:
+    """Part the engine's line from the output before it; None if the program was not started."""
+    before, account, line = output.rpartition(ACCOUNT)
+    # The line of a profile follows.
+    line, end, _ = line.partition(b"\n")
+    if not account or not end:
+        return output, None
+    return before, understand(Life, (account + line).decode(errors="replace"), f"the life of {name}")
+
+
+def _exit_status(life: Life) -> int:
+    """Return an exit status as `subprocess` has it: negative for a signal."""
+    number = life.status - 128
+    return -number if number in signal.valid_signals() else life.status
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the engine, and with it all processes of its command, also those in other sessions."""
+    if process.stdout is not None:
+        # If the pipe is full, the engine cannot print its line, and would not end.
+        process.stdout.close()
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_SECONDS)
+    if process.poll() is None:
+        process.kill()
+    process.wait()

@@ -13,13 +13,14 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.engine.own_load import run_program
+from thunderherd.engine.process import ending_in_words
 from thunderherd.errors import UserError
 from thunderherd.records.cache import kept_folder
 
@@ -34,7 +35,7 @@ OF_COMPILERS = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "RUSTFLAGS", "GOFL
 LAST_LINES = 5
 """The lines of a failed build that an error shows."""
 LONGEST_BUILD = 3600
-"""The seconds after which a build is ended."""
+"""The seconds after which a build, or the copying of the files of a commit, is ended."""
 
 
 class BuildFailedError(UserError):
@@ -109,17 +110,23 @@ def built(revision: Revision, build: str | None, subfolder: Path) -> Path:
 
 def _check_out(revision: Revision, place: Path) -> None:
     """Make the worktree, replacing an unfinished one."""
+    # Git locks a worktree until it is complete. It removes or replaces a locked one if `--force` comes twice.
+    force = ["--force", "--force"]
     if place.exists():
-        _git(["worktree", "remove", "--force", str(place)], revision.repository)
+        _git(["worktree", "remove", *force, str(place)], revision.repository)
         shutil.rmtree(place, ignore_errors=True)
     _git(["worktree", "prune"], revision.repository)
-    command = ["git", "worktree", "add", "--detach", "--force", str(place), revision.commit]
-    ended = subprocess.run(
-        command, cwd=revision.repository, capture_output=True, text=True, check=False, env=_environment()
-    )
-    if ended.returncode:
+    command = ["git", "worktree", "add", "--detach", *force, str(place), revision.commit]
+    status: int | None
+    try:
+        status, said = run_program(
+            command, LONGEST_BUILD, directory=revision.repository, environment=_environment()
+        )
+    except TimeoutError:
+        status, said = None, f"not complete after {LONGEST_BUILD} s"
+    if status != 0:
         raise UserError(
-            f"git worktree add failed: {_last(ended.stderr)}",
+            f"git worktree add failed: {_last(said)}",
             code="gate.worktree_failed",
             hint=f"try it by hand in {revision.repository}",
             where=f"gate: {revision.typed}",
@@ -134,27 +141,16 @@ def _run_build(revision: Revision, build: str, folder: Path, log: Path) -> None:
             hint="call the command in a folder that both revisions have",
             where="gate: --build",
         )
+    status: int | None
     with log.open("wb") as output:
-        begun = subprocess.Popen(
-            ["sh", "-c", build],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
-            process_group=0,
-        )
         try:
-            status = begun.wait(LONGEST_BUILD)
-        except subprocess.TimeoutExpired:
+            status, _ = run_program(
+                ["sh", "-c", build], LONGEST_BUILD, directory=folder, environment=_environment(), log=output
+            )
+        except TimeoutError:
             status = None
-        finally:
-            # The group includes the compilers that the shell started.
-            if begun.poll() is None:
-                os.killpg(begun.pid, signal.SIGKILL)
-                begun.wait()
     if status != 0:
-        why = f"ended after {LONGEST_BUILD} s" if status is None else f"exit status {status}"
+        why = f"ended after {LONGEST_BUILD} s" if status is None else ending_in_words(status)
         last = _last(log.read_text(encoding="utf-8", errors="replace"))
         raise BuildFailedError(
             f"the build of {revision.label} failed ({why}): {last}",

@@ -64,8 +64,8 @@ def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
 def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
     """Return a process's control group and its ancestors, in the hierarchy of a controller.
 
-    `groups` and `mounts` are the texts of /proc/PID/cgroup and /proc/self/mountinfo (cgroups(7)), as `proc.text`
-    returns them. Lines of another form are skipped.
+    `groups` and `mounts` are the texts of /proc/PID/cgroup and /proc/self/mountinfo (cgroups(7)), as
+    `proc.text` returns them. Lines of another form are skipped.
     """
     own: dict[str, str] = {}
     for line in groups.split("\n"):

@@ -6,13 +6,12 @@ Deleting them costs only time. Some are programs, so a cache that another user c
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from thunderherd.errors import UserError
-from thunderherd.files import is_private, read_text
+from thunderherd.files import is_private, read_text, temporary_folder
 
 __all__ = ["UnsafeFolderError", "kept", "kept_folder", "own_folder"]
 
@@ -69,9 +68,9 @@ def kept(name: str, make: Callable[[], str]) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Written aside and renamed: another command may read it at any moment, and must see all or nothing.
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            Path(temporary, name).write_text(text, encoding="utf-8")
-            Path(temporary, name).replace(folder / name)
+        with temporary_folder(folder) as temporary:
+            (temporary / name).write_text(text, encoding="utf-8")
+            (temporary / name).replace(folder / name)
     except OSError:
         pass
     return text

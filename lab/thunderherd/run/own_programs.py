@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import select
 import shlex
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from thunderherd.engine.process import ending_in_words, one_line
+from thunderherd.engine.own_load import run_program
+from thunderherd.engine.process import EngineError, ending_in_words, one_line
 from thunderherd.errors import Problem, UserError
 from thunderherd.files import read_bytes
-from thunderherd.machine.users import find_user
 from thunderherd.records.directory import RunInfo
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import OwnProgram
@@ -153,48 +149,19 @@ def _run(
     seconds: float,
     user: str | None = None,
 ) -> tuple[int, str]:
-    """Run a command, and kill what it leaves running; return its exit status and the end of its output.
-
-    With a user it runs as that user, in the user's own group alone, as the engine runs servers.
-    """
-    owner = find_user(user) if user is not None else None
+    """Run a command, as this user if one is given; return its exit status and the end of its output."""
     try:
-        process = subprocess.Popen(
+        return run_program(
             command,
-            cwd=server.directory,
-            env={**os.environ, **server.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            user=owner.number if owner else None,
-            group=owner.group if owner else None,
-            extra_groups=[owner.group] if owner else None,
+            seconds,
+            directory=server.directory,
+            environment={**os.environ, **server.environment},
+            user=user,
         )
-    except OSError as error:
-        raise _failed(name, what, f"cannot be started: {error.strerror}", command) from None
-    deadline, end = time.monotonic() + seconds, b""
-    try:
-        assert process.stdout is not None
-        pipe = process.stdout.fileno()
-        while time.monotonic() < deadline:
-            if select.select([pipe], [], [], 0.05)[0]:
-                part = os.read(pipe, 1 << 16)
-                end = (end + part)[-4 * LONGEST :]
-                if not part:
-                    break
-            elif process.poll() is not None:  # a process that it left running has its output
-                break
-        process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise _failed(name, what, f"did not end within {seconds:g} s", command) from None
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-    return process.returncode, end.decode(errors="replace")
+    except EngineError as error:
+        raise _failed(name, what, f"failed: {error}", command) from None
 
 
 def _failed(name: str, what: str, why: str, command: Sequence[str]) -> UserError:

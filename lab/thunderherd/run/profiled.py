@@ -6,10 +6,10 @@ disturbs the trial, so none of its other figures is used.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from thunderherd.engine.client import EngineError
+from thunderherd.files import temporary_folder
 from thunderherd.metrics.table import Side
 from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
@@ -37,8 +37,8 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
     for place in missing:
 
         def made(contender: Contender, attempt: int, place: Place = place) -> ProfiledTrial:
-            with tempfile.TemporaryDirectory(prefix="thunderherd-profile-") as folder:
-                files = ProfileFiles(Path(folder), wanted.frequency, wanted.event)
+            with temporary_folder() as folder:
+                files = ProfileFiles(folder, wanted.frequency, wanted.event)
                 record = trial(
                     uncounted,
                     contender,

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.files import read_bytes
+from thunderherd.files import read_bytes, temporary_folder
 from thunderherd.machine.users import find_user
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled, template_name
 from thunderherd.study.resolved import OwnProgram
@@ -57,8 +56,9 @@ def filled_in(
     values = {**settings, PORT: ports[0], SECOND_PORT: ports[1], HOST: host}
     with contextlib.ExitStack() as held:
         if needs_folder:
-            made = tempfile.TemporaryDirectory(prefix="thunderherd-", ignore_cleanup_errors=True)
-            folder = Path(held.enter_context(made))
+            # The outer folder stays this user's: what belongs to another is never swept.
+            folder = held.enter_context(temporary_folder()) / "files"
+            folder.mkdir()
             values[DIR] = str(folder)
             _fill_folder(folder, words, server.directory, values)
             if user is not None:
@@ -80,7 +80,8 @@ def _fill_folder(
 ) -> None:
     """Make a copy of each template, with its placeholders filled in."""
     # A server may give up its privileges before it reads its files.
-    folder.chmod(0o755)
+    for each in (folder.parent, folder):
+        each.chmod(0o755)
     for word in words:
         if template := template_of(word, directory):
             target = folder / template.name

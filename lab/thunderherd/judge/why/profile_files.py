@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
-from thunderherd.files import make_folder, write_text
+from thunderherd.files import make_folder, temporary_folder, write_text
 from thunderherd.judge.why.pairs import place_of
 from thunderherd.judge.why.profiles import (
     contender_profile,
@@ -145,8 +144,8 @@ def differential(
         unit = "parts of a million samples"
         per_sample = {name: PARTS_OF_A_MILLION / sum(stacks[name].values()) for name in (a, b)}
     file = differential_file(a, b)
-    with tempfile.TemporaryDirectory(prefix="thunderherd-flame-") as folder:
-        parts = {name: Path(folder, f"{place}.folded") for place, name in enumerate((a, b))}
+    with temporary_folder() as folder:
+        parts = {name: folder / f"{place}.folded" for place, name in enumerate((a, b))}
         for name, part in parts.items():
             part.write_text(as_lines(scaled(stacks[name], per_sample[name])), encoding="utf-8")
         make_folder(directory / FOLDER)
