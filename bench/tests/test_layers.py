@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -47,11 +48,18 @@ def test_a_window_without_a_reply_is_no_trial() -> None:
 
 
 def test_open_load_is_measured_at_its_rate_or_refused(use_engine: object) -> None:
-    given = argparse.Namespace(clients=8, bytes=1, milliseconds=300)
+    given = argparse.Namespace(clients=8, bytes=1, milliseconds=1000)
     cpus = sorted(os.sched_getaffinity(0))
+
+    def measured(kind: str, address: str) -> Cost:
+        for _ in range(15):  # On a busy machine a window may have too few replies for its rate.
+            with contextlib.suppress(EngineError):
+                return layers.of_the_load(kind, address, cpus, given, 400)
+        return layers.of_the_load(kind, address, cpus, given, 400)
+
     with Server("epoll", workload=layers.WORKLOAD) as server:
-        open_loop = layers.of_the_load("open", server.ready.address, cpus, given, 400)
-        closed = layers.of_the_load("closed_connections", server.ready.address, cpus, given, 400)
+        open_loop = measured("open", server.ready.address)
+        closed = measured("closed_connections", server.ready.address)
         assert open_loop.per_second == pytest.approx(400, rel=0.5) and open_loop.microseconds > 0
         assert closed.microseconds > 0
     with (

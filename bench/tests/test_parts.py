@@ -45,7 +45,10 @@ def numbers(row: str) -> list[str]:
 
 
 def test_reach_benchmark_prints_connections_and_their_memory() -> None:
-    printed = bench("reach", "--rounds", "1", "--connections", "60")
+    for _ in range(5):  # On a busy machine a window may be too short.
+        printed = bench("reach", "--rounds", "1", "--connections", "60")
+        if "too short on this machine" not in printed:
+            break
     (ring,) = (each for each in catalogue().designs if each.name == "io_uring")
     for design in ("epoll", "io_uring"):
         seen = rows(printed, design)

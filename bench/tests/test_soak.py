@@ -15,7 +15,8 @@ pytestmark = pytest.mark.usefixtures("use_engine")
 
 def test_designs_outlast_hostile_clients() -> None:
     some = [each.name for each in catalogue().designs if each.available][::8]
-    printed = bench("soak", *some, "--seconds", "1")
+    # On a busy machine, no honest client may have a reply within a second.
+    printed = bench("soak", *some, "--seconds", "3")
     for name in some:
         (row,) = (line.split() for line in printed.splitlines() if line.startswith(name + " "))
         assert int(row[1].replace(",", "")) > 0 and int(row[5].replace(",", "")) > 0, printed
@@ -25,4 +26,4 @@ def test_a_server_that_idle_clients_hold_is_found(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(soak, "IDLE_TIMEOUT", 0)
     monkeypatch.setattr(soak, "PATIENCE", 0.3)
     (one_at_a_time, *_) = catalogue().designs
-    assert any("honest client" in each for each in soak._soak(one_at_a_time, 1.0, random.Random(1)))
+    assert any("honest client" in each for each in soak._soak(one_at_a_time, 3.0, random.Random(1)))

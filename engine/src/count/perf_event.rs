@@ -308,7 +308,15 @@ mod tests {
         let mut said = [0; 6];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         // Until it sleeps, it may cause faults between the opening of one event and the next.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        // On a busy machine that is late.
+        let path = format!("/proc/{}/stat", child.id());
+        let sleeps = || std::fs::read_to_string(&path).unwrap().rsplit(')').next().unwrap().starts_with(" S");
+        for _ in 0..3000 {
+            if sleeps() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let reaped = &Tally::new(0).unwrap().general().reaped;
         let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
         (child, tree)

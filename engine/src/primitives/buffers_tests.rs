@@ -293,16 +293,17 @@ fn a_peer_that_is_slow_is_not_deaf() {
         put(&mut channel, &[in_memory(&bytes)]);
         assert_eq!(channel.send().unwrap(), Sent::Done);
         let began = Instant::now();
-        channel.finish(Duration::from_millis(500));
+        // On a busy machine this thread may be later than it wants to.
+        channel.finish(Duration::from_millis(1500));
         let mut received = Vec::new();
         while received.len() < bytes.len() {
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(200));
             let mut part = [0; 6000];
             let bytes = peer.read(&mut part).unwrap();
             received.extend_from_slice(&part[..bytes]);
         }
         compare(name, &received, &bytes);
-        assert!(began.elapsed() > Duration::from_millis(900), "{name}");
+        assert!(began.elapsed() > Duration::from_millis(1900), "{name}");
     }
 }
 
@@ -317,11 +318,11 @@ fn the_peer_sees_the_end_before_the_last_completion() {
         put(&mut channel, &[in_memory(&bytes)]);
         assert_eq!(channel.send().unwrap(), Sent::Done);
         let began = Instant::now();
-        channel.finish(Duration::from_secs(5));
-        assert!(began.elapsed() < Duration::from_millis(500), "{name}: finishing does not wait");
+        channel.finish(Duration::from_secs(30));
+        assert!(began.elapsed() < Duration::from_secs(10), "{name}: finishing does not wait");
         let mut received = Vec::new();
         peer.read_to_end(&mut received).unwrap();
         compare(name, &received, &bytes);
-        assert!(began.elapsed() < Duration::from_secs(3), "{name}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{name}");
     }
 }

@@ -215,8 +215,8 @@ fn finishing_does_not_wait_and_a_peer_that_never_reads_is_reset() {
     channel.outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..LARGE));
     assert_eq!(channel.send().unwrap(), Sent::Blocked);
     let began = Instant::now();
-    channel.finish(Duration::from_millis(500));
-    assert!(began.elapsed() < Duration::from_millis(400));
+    channel.finish(Duration::from_secs(3));
+    assert!(began.elapsed() < Duration::from_secs(2));
     assert!(within_a_minute(|| Arc::strong_count(&bytes) == 1));
     let end = client.read_to_end(&mut Vec::new());
     assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);

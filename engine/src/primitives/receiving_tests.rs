@@ -180,11 +180,16 @@ fn a_call_waits_no_longer_than_the_socket() {
         own.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let (mut channel, _) = channel(own, "send_each", name);
         for want in [Want::Exactly(100), Want::AtMost(5000)] {
-            let began = Instant::now();
-            assert_eq!(channel.receive(want).unwrap(), Received::Blocked, "{name}");
-            let took = began.elapsed();
+            let mut took = Duration::ZERO;
             let allowed = if blocking { 90..2000 } else { 0..50 };
-            assert!(allowed.contains(&took.as_millis()), "{name}, blocking: {blocking}: {took:?}");
+            // The machine may be busy, but not each time.
+            let is_allowed = (0..5).any(|_| {
+                let began = Instant::now();
+                assert_eq!(channel.receive(want).unwrap(), Received::Blocked, "{name}");
+                took = began.elapsed();
+                allowed.contains(&took.as_millis())
+            });
+            assert!(is_allowed, "{name}, blocking: {blocking}: {took:?}");
         }
     });
 }

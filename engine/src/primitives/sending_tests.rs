@@ -323,7 +323,8 @@ fn signals_do_not_prolong_the_wait_for_a_ring() {
             thread::sleep(Duration::from_millis(20));
         }
         let took = sender.join().unwrap();
-        assert!(took < Duration::from_secs(1), "{name}: {took:?}");
+        // If each signal prolonged it, it would take two seconds.
+        assert!(took < Duration::from_millis(1900), "{name}: {took:?}");
     }
 }
 
@@ -354,7 +355,7 @@ fn a_peer_that_resets_is_an_error_and_no_more() {
         assert!(kinds.contains(&error.kind()), "{}: {error}", name);
         let began = Instant::now();
         channel.finish(PATIENCE);
-        assert!(began.elapsed() < Duration::from_secs(1), "{}", name);
+        assert!(began.elapsed() < PATIENCE / 3, "{}", name);
     });
 }
 

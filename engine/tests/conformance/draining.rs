@@ -26,6 +26,7 @@ use crate::rig::{Case, Kind, Rig, Workers};
 use crate::support::protocol::PROTOCOLS;
 use crate::support::server::Server;
 
+/// For a reply that does not come. One that comes may take longer on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 static STOPS_AFTER_ONE_READ: Design =
@@ -39,7 +40,8 @@ static DESIGNS: [Entry<Design>; 2] =
 pub fn trials() -> Vec<Trial> {
     let trial = |name: &'static str, served: bool| {
         Trial::test(format!("this_suite_notices::{name}"), move || {
-            let result = catch_unwind(AssertUnwindSafe(|| check(name)));
+            let patience = if served { crate::support::PATIENCE } else { PATIENCE };
+            let result = catch_unwind(AssertUnwindSafe(|| check(name, patience)));
             match result.is_ok() == served {
                 true => Ok(()),
                 false => Err(format!("a server that {name}: the check passed: {}", result.is_ok()).into()),
@@ -50,14 +52,14 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Runs the suite's check, as for every design.
-fn check(design: &str) {
+fn check(design: &str, patience: Duration) {
     let entry = serde_json::json!({"name": design, "settings": []});
     let kind = Kind { workers: Workers::None, many: true };
     let case = Case { design: entry, kind, protocol: &PROTOCOLS[0] };
     let mut itself = Command::new(std::env::current_exe().expect("this program has a path"));
     let server = Server::launch(&mut itself, design, case.protocol.name, &[]);
     let mut rig = Rig::of(&case, server);
-    requests::arrive_before_the_first_read(&mut rig, &case.exchange(), 1, PATIENCE);
+    requests::arrive_before_the_first_read(&mut rig, &case.exchange(), 1, patience);
     rig.finish();
 }
 

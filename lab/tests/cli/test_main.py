@@ -444,7 +444,8 @@ def test_ctrl_c_keeps_the_trials_and_resume_continues(
     real_commands: None, small_study_file: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    words = ["run", str(small_study_file), "--full", "--set", "repetitions=4", "--out", str(out)]
+    # Most blocks are left when this test, on a busy machine, gets to read of the second one.
+    words = ["run", str(small_study_file), "--full", "--set", "repetitions=10", "--out", str(out)]
     command = [sys.executable, "-m", "thunderherd", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -469,7 +470,7 @@ def test_ctrl_c_keeps_the_trials_and_resume_continues(
     summary = json.loads((out / "summary.json").read_text())
     assert summary["study"]["size"] == "full"
     assert summary["study"]["complete"]
-    assert summary["trials"]["valid"] == 12 > kept
+    assert summary["trials"]["valid"] == 30 > kept
 
 
 # The whole --------------------------------------------------------------------------------------------------

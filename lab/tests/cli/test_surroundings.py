@@ -165,7 +165,8 @@ def test_a_pipe_or_a_device_for_a_file_is_refused_at_once(what: str, kind: str, 
     ended = shell(PIPES[what], here)
     assert ended.returncode not in (0, 130), ended
     assert "Traceback" not in ended.stderr and "regular file" in ended.stderr, ended.stderr
-    assert time.monotonic() - began < 30
+    # The start of a program takes long on a busy machine; one that waits is ended after 120 s.
+    assert time.monotonic() - began < 100
 
 
 # What the machine allows ------------------------------------------------------------------------------------
@@ -271,7 +272,8 @@ def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(
     make_control_group: Callable[[str], Path], here: Path
 ) -> None:
     made = make_control_group("cpu")
-    files = part_of_a_cpu(made, percent=10)
+    # So little that it is the quota which stops every trial, not a busy machine.
+    files = part_of_a_cpu(made, percent=5)
     # The program itself starts without it.
     script = (
         "import pathlib, os, sys\nfrom thunderherd.cli.main import run_command\n"
@@ -349,7 +351,7 @@ def test_each_signal_that_ends_programs_ends_a_run_as_ctrl_c_does(number: int, h
         time.sleep(0.02)
         process.send_signal(number)
         try:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 130, said

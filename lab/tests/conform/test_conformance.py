@@ -8,7 +8,7 @@ import resource
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +18,7 @@ from made.refusals import codes_printed
 
 from thunderherd.cli import main
 from thunderherd.conform.formats import as_json, as_junit
-from thunderherd.conform.server import typed_server
+from thunderherd.conform.server import Subject, typed_server
 from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import OwnServer, catalogue
@@ -36,6 +36,17 @@ PATIENCE = 3.0
 def broken(fault: str) -> str:
     """The command of a server with a fault."""
     return shlex.join([sys.executable, str(DATA / "broken_servers.py"), fault, "{port}"])
+
+
+def judged(subject: Subject, failing: set[int], numbers: Sequence[int] = ()) -> Conformance:
+    """The verdicts on a server; with more patience if others than these cases fail.
+
+    On a busy machine a server without the fault may take long, too.
+    """
+    found = conformance(subject, numbers=numbers, patience=PATIENCE)
+    if {each.number for each in found.failed} == failing and not found.of("warned", "not_judged"):
+        return found
+    return conformance(subject, numbers=numbers, patience=5 * PATIENCE)
 
 
 BROKEN = [
@@ -120,7 +131,7 @@ def test_a_broken_server_fails_by_the_cases_of_the_fault(
     path = f"/?{'x' * 250}" if fault == "mishandles_late_split" else None
     subject = typed_server(broken(fault), workload, catalogue(), path=path)
     numbers = (failing | OTHERS) & {each.number for each in cases_of(workload)}
-    found = conformance(subject, numbers=sorted(numbers), patience=PATIENCE)
+    found = judged(subject, failing, sorted(numbers))
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
 
@@ -154,7 +165,7 @@ see it. The last ones do nothing wrong."""
 @pytest.mark.parametrize(("fault", "failing"), BADLY_FRAMED, ids=[fault for fault, _ in BADLY_FRAMED])
 def test_a_badly_framed_message_fails_by_the_case_of_the_fault(fault: str, failing: set[int]) -> None:
     subject = typed_server(broken(fault), "http", catalogue())
-    found = conformance(subject, numbers=[1, 2, 5, 6, *range(31, 41), *range(44, 49), 52], patience=PATIENCE)
+    found = judged(subject, failing, [1, 2, 5, 6, *range(31, 41), *range(44, 49), 52])
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
 
@@ -188,7 +199,7 @@ def test_a_path_that_the_server_has_not_fails_unless_the_load_judges_statuses() 
 @pytest.mark.parametrize("server", ["counts", "grows", "takes_turns"])
 def test_a_body_that_changes_is_legal(server: str) -> None:
     subject = typed_server(broken(server), "http", catalogue())
-    found = conformance(subject, numbers=[1, 2, 5, 25, 36, 40], patience=PATIENCE)
+    found = judged(subject, set(), [1, 2, 5, 25, 36, 40])
     assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
     assert 40 in [each.number for each in found.of("allowed")]
 
@@ -209,7 +220,7 @@ def test_a_server_may_read_chunked_bodies() -> None:
 def test_a_broken_server_fails_by_the_number_of_the_rule(
     fault: str, workload: str, failing: set[int]
 ) -> None:
-    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=PATIENCE)
+    found = judged(typed_server(broken(fault), workload, catalogue()), failing)
     assert {each.number for each in found.failed} == failing
     assert found.of("warned", "not_judged") == []
     assert [each.number for each in found.cases] == [each.number for each in cases_of(workload)]
@@ -246,7 +257,7 @@ def test_the_example_of_the_documentation(
     ],
 )
 def test_the_same_server_without_a_fault_passes(fault: str, workload: str) -> None:
-    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=3 * PATIENCE)
+    found = conformance(typed_server(broken(fault), workload, catalogue()), patience=5 * PATIENCE)
     assert [(each.number, each.actual) for each in found.of("failed", "warned", "not_judged")] == []
 
 

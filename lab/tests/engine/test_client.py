@@ -26,6 +26,9 @@ from thunderherd.errors import Problem, Refusal, UserError
 
 Fake = Callable[..., Path]
 
+PATIENCE = 60.0
+"""Seconds in which a busy machine lets processes start or end."""
+
 
 def server(design: str = "prefork") -> Server:
     return Server(design, workload="bytes", settings={"drain": 100_000_000})
@@ -154,7 +157,7 @@ def test_a_server_from_ready_to_summary(fake_engine: Fake) -> None:
         pid = running.ready.supervisor_pid
         assert running.snapshot().tally.requests == 0
         load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 30})
-        result = load.wait(10)
+        result = load.wait(60)
         assert (result.tally.requests, result.tally.errors) == (60, {})
         now = running.snapshot()
         assert (now.tally.requests, now.workers, now.cpu_ns) == (60, [20, 20, 20], 60 * 40_000)
@@ -188,7 +191,8 @@ def test_server_that_never_gets_ready_is_an_error(fake_engine: Fake, monkeypatch
     began = time.monotonic()
     with pytest.raises(EngineError, match="server prefork"), server():
         pass
-    assert time.monotonic() - began < 5
+    # Python alone starts late on a busy machine; the stand-in would be silent for 60 s.
+    assert time.monotonic() - began < 30
 
 
 def test_a_crash_is_reported_with_the_last_lines_of_stderr(fake_engine: Fake) -> None:
@@ -213,7 +217,7 @@ def test_a_refusal_behind_a_warning_keeps_its_code() -> None:
 def test_a_load_that_is_refused_has_the_engines_code(use_engine: Path) -> None:
     for more in ({}, {"whole_life": True}):
         load = start_load("bytes", "127.0.0.1:1", settings={"children": 0, "loops": 1}, **more)
-        (problem,) = refused(load.wait, 10)
+        (problem,) = refused(load.wait, 60)
         assert problem.code == "setting.invalid_value" and "--children" in str(problem)
 
 
@@ -227,7 +231,7 @@ def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
 def test_a_server_that_died_is_reported_with_its_signal(fake_engine: Fake) -> None:
     fake_engine("dies")
     with server() as running:
-        start_load("bytes", running.ready.address, settings={"children": 1, "loops": 1}).wait(10)
+        start_load("bytes", running.ready.address, settings={"children": 1, "loops": 1}).wait(60)
         with pytest.raises(EngineError, match=r"server prefork.*SIGKILL"):
             running.snapshot()
 
@@ -261,7 +265,7 @@ def test_only_the_main_thread_may_start_it(fake_engine: Fake) -> None:
 def test_a_load_with_errors_still_gives_its_result(fake_engine: Fake) -> None:
     fake_engine("load_error")
     with server() as running:
-        result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5}).wait(10)
+        result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5}).wait(60)
     assert (result.tally.requests, result.expected_requests) == (8, 10)
     assert (result.tally.errors, result.first_error) == ({"refused": 2}, "connect: refused")
 
@@ -281,7 +285,7 @@ def test_the_real_engine_serves_and_loads(copied_engine: Path) -> None:
     with server() as running:
         result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 10}).wait(30)
         assert result.tally.requests == result.expected_requests == 20
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while running.snapshot().tally.requests < 20 and time.monotonic() < deadline:
             time.sleep(0.01)  # a client has its reply before the server has counted it
         now = running.snapshot()
@@ -294,7 +298,7 @@ def test_the_real_engine_serves_and_loads(copied_engine: Path) -> None:
 
 def test_the_real_engine_leaves_nothing_when_the_block_is_left(copied_engine: Path) -> None:
     with server() as running:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while len(processes_of(copied_engine)) < 17 and time.monotonic() < deadline:
             time.sleep(0.01)  # `ready` says that it listens; the pool may still be forked
         assert len(processes_of(copied_engine)) == 17  # supervisor, parent and 15 children
@@ -307,7 +311,7 @@ def test_a_killed_supervisor_takes_its_server_with_it(copied_engine: Path) -> No
         os.kill(running.ready.supervisor_pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="SIGKILL"):
             running.snapshot()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while processes_of(copied_engine) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert processes_of(copied_engine) == {}
@@ -325,13 +329,14 @@ def test_a_killed_server_is_reported_and_leaves_nothing(copied_engine: Path, des
 
 def test_a_killed_client_is_counted_and_leaves_nothing(copied_engine: Path) -> None:
     with server() as running:
-        load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 4_000})
+        # So many that they still run when this test, on a busy machine, gets a CPU to look for them.
+        load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 20_000})
         clients: list[int] = []
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while len(clients) < 3 and time.monotonic() < deadline:
             clients = [pid for pid, line in processes_of(copied_engine).items() if " load " in line]
         os.kill(max(clients), signal.SIGKILL)
-        result = load.wait(60)
+        result = load.wait(240)
         assert result.tally.workers_lost == 1
         assert result.tally.requests < result.expected_requests
     assert processes_of(copied_engine) == {}
@@ -346,8 +351,9 @@ def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_
             silent.accept()
         began = time.monotonic()
         load.end()
-        assert time.monotonic() - began < process.SIGTERM_SECONDS / 2
-    deadline = time.monotonic() + 5
+        # To await the reply would take ten seconds, and a kill may wait for a busy CPU.
+        assert time.monotonic() - began < 7
+    deadline = time.monotonic() + PATIENCE
     while processes_of(copied_engine) and time.monotonic() < deadline:
         time.sleep(0.02)  # what it had forked goes by the signal of its parent's death
     assert processes_of(copied_engine) == {}

@@ -36,6 +36,9 @@ def mark(tmp_path: Path) -> Iterator[str]:
     """A text in the code of a test's servers, none of which is alive afterwards."""
     text = f"# {tmp_path.name} of {os.getpid()}\n"
     yield text
+    deadline = time.monotonic() + 20
+    while left_of(text.strip()) and time.monotonic() < deadline:  # a killed process takes a moment
+        time.sleep(0.02)
     assert not left_of(text.strip())
 
 
@@ -49,7 +52,7 @@ def test_it_gets_its_address_and_is_counted_without_a_tally(mark: str) -> None:
             and server.ready.design is None
             and server.ready.cpu_source in ("cgroup", "process_clocks")
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (server.snapshot().cpu_ns or 0) < 200_000_000 and time.monotonic() < deadline:
             time.sleep(0.05)
         now = server.snapshot()
@@ -129,11 +132,17 @@ def test_a_server_that_is_not_ready_has_the_same_reason_if_its_calls_are_counted
     assert error.value.code == "host.not_listening"
 
 
-def test_a_server_that_dies_is_an_error_of_the_next_snapshot(mark: str) -> None:
-    with python(mark + LISTENS + "time.sleep(0.5)\nos.kill(os.getpid(), 9)\n") as server:
-        time.sleep(1)
+def test_a_server_that_dies_is_an_error_of_the_next_snapshot(mark: str, tmp_path: Path) -> None:
+    # It dies when it is told to, since on a busy machine it is ready late and its end is noticed late.
+    told = tmp_path / "told"
+    waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.02)\n"
+    with python(mark + LISTENS + waits + "os.kill(os.getpid(), 9)\n") as server:
+        told.touch()
+        deadline = time.monotonic() + 30
         with pytest.raises(EngineError, match="by itself"):
-            server.snapshot()
+            while time.monotonic() < deadline:
+                server.snapshot()
+                time.sleep(0.05)
 
 
 def test_a_server_that_ignores_sigterm_is_killed_and_said_to(mark: str) -> None:
@@ -168,13 +177,16 @@ def test_a_failing_end_is_said(mark: str) -> None:
 
 
 def test_processes_in_sessions_of_their_own_are_ended(mark: str) -> None:
+    # It says so when the last one has its session, on a busy machine after seconds.
     code = (
         LISTENS
-        + "for _ in range(50):\n    if os.fork() == 0:\n        os.setsid(); time.sleep(60); os._exit(0)\n"
-        + "signal.pause()\n"
+        + "reads, writes = os.pipe()\n"
+        + "for _ in range(50):\n    if os.fork() == 0:\n"
+        + "        os.setsid(); os.write(writes, b'.'); time.sleep(60); os._exit(0)\n"
+        + "for _ in range(50): os.read(reads, 1)\n"
+        + "print('all are here', flush=True)\nsignal.pause()\n"
     )
-    with python(mark + code) as server:
-        time.sleep(0.2)
+    with python(mark + code, ready_line="all are here") as server:
         life = server.stop()
     assert life is not None and life.died is not None and life.died.startswith("50 ")
 
@@ -182,7 +194,7 @@ def test_processes_in_sessions_of_their_own_are_ended(mark: str) -> None:
 def test_a_server_that_prints_without_end_is_ended(mark: str) -> None:
     code = LISTENS + "while True: sys.stdout.write('x' * 65536)\n"
     with python(mark + code) as server:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         with pytest.raises(EngineError, match="MiB"):
             while time.monotonic() < deadline:
                 server.snapshot()
@@ -192,7 +204,7 @@ def test_a_server_that_prints_without_end_is_ended(mark: str) -> None:
 def test_nothing_outlives_a_killed_supervisor_but_its_orphans(mark: str) -> None:
     with python(mark + WAITS) as server:
         os.kill(server.ready.supervisor_pid, 9)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while left_of(mark.strip()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not left_of(mark.strip())
@@ -207,7 +219,7 @@ def running(mark: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         port = free.getsockname()[1]
     environment = {**os.environ, "HOST": "127.0.0.1", "PORT": str(port)}
     process = subprocess.Popen([sys.executable, "-c", mark + WAITS], env=environment)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -97,7 +97,7 @@ def gate(
     command = [*prefix, sys.executable, "-m", "thunderherd", "gate", *words]
     own = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), **(environment or {})}
     return subprocess.run(
-        command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=200
+        command, cwd=folder, env=own, capture_output=True, text=True, check=False, timeout=400
     )
 
 
@@ -372,7 +372,7 @@ def test_a_killed_gate_never_looks_like_a_verdict(number: signal.Signals, here: 
         ):
             time.sleep(0.02)
         begun.send_signal(number)
-        _, said = begun.communicate(timeout=60)
+        _, said = begun.communicate(timeout=120)
     # A shell, and git, see 128 + the signal.
     assert begun.returncode in (130, -number), said
 
@@ -440,7 +440,7 @@ def test_the_script_for_pipelines_gates_a_commit(here: Path) -> None:
         "PATH": f"{here / 'bin'}:/usr/bin:/bin", "HOME": str(here / "home"),
     }  # fmt: skip
     ended = subprocess.run(
-        ["sh", SCRIPT], cwd=here, env=own, capture_output=True, text=True, check=False, timeout=200
+        ["sh", SCRIPT], cwd=here, env=own, capture_output=True, text=True, check=False, timeout=400
     )
     # On a busy machine, 20 s may be too short for a verdict.
     verdicts = {0: "Not slower", 125: "Undecided"}

@@ -356,7 +356,7 @@ def test_a_real_submission_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.toml").write_text(
         FEW
-        + "[cost]\nbudget = '15s'\n[[cost.steps]]\nat_most = 1000\npoints = 10\n[cost.load]\nclients = 2\n"
+        + "[cost]\nbudget = '30s'\n[[cost.steps]]\nat_most = 1000\npoints = 10\n[cost.load]\nclients = 2\n"
     )
     words = [
         "grade", server("none"), "--workload", "bytes", "--reference", "epoll", "--predict", "dearer",

@@ -382,17 +382,18 @@ from thunderherd.engine.client import catalogue
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import load_study
 
-study = load_study(sys.argv[1], "quick", ["repetitions=5"], catalogue())
+study = load_study(sys.argv[1], "quick", ["repetitions=10"], catalogue())
 try:
     run_study(study, Path(sys.argv[2]), seed=3, resume=True)
 except KeyboardInterrupt:
     sys.exit(130)
 """
+"""So many blocks that a run has not ended before a test that gets no CPU for a while interrupts it."""
 
 
 def loaded(file: Path) -> Study:
     """The study that SCRIPT runs."""
-    return load_study(str(file), "quick", ["repetitions=5"], catalogue())
+    return load_study(str(file), "quick", ["repetitions=10"], catalogue())
 
 
 @pytest.fixture
@@ -453,11 +454,11 @@ def test_a_killed_run_leaves_no_process_and_loses_one_trial_at_most(
     names = ["iterative", "fork_per_client", "prefork"]
     trials = [json.loads(line) for line in written.read_text().splitlines()]
     valid = [(trial["block"], trial["contender"]) for trial in trials if trial["valid"]]
-    assert valid == [(block, name) for block in range(1, 6) for name in block_order(names, 3, block)]
+    assert valid == [(block, name) for block in range(1, 11) for name in block_order(names, 3, block)]
     assert all(trial["seed"] == 3 for trial in trials)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["study"]["complete"]
-    assert summary["trials"]["valid"] == 15
+    assert summary["trials"]["valid"] == 30
     assert processes_of(copied_engine) == {}
 
 

@@ -318,13 +318,13 @@ def test_shares_refer_to_the_overridden_rate_of_the_link(use_engine: Path, tmp_p
     some = '[{ name = "15", set = { "load.settings.buffers" = 15, "load.settings.buffer_size" = 100 } }]'
     small = study(
         "report", "lab.rate=100mbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
-        f"sweeps.buffers.values={some}", "bulk.duration=200ms", "steal=100%", "foreign=100%",
+        f"sweeps.buffers.values={some}", "bulk.duration=1s", "steal=100%", "foreign=100%",
         "limits=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
     summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())
     found = {each.name: {name: of.value for name, of in each.metrics.items()} for each in summary.contenders}
-    # So slow a link is filled by a busy machine, too.
-    assert 0.05 < found["bulk@bulk=131072"][RATE] < 0.105
+    # So slow a link is filled by a busy machine, too, which may receive in the window what came before it.
+    assert 0.05 < found["bulk@bulk=131072"][RATE] < 0.15
     for name, metrics in found.items():
         assert metrics[OF_RATE] == pytest.approx(metrics[RATE] / 0.1), name

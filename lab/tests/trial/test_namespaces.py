@@ -230,7 +230,8 @@ def test_each_side_of_a_lab_runs_on_its_own_cpus(veth: Path, tmp_path: Path, for
     server, clients, *_ = sorted(os.sched_getaffinity(0))
     path = tmp_path / "labs.toml"
     pinned = f'kind = "veth"\nserver_cpus = [{server}]\nclient_cpus = [{clients}]\n'
-    path.write_text(STUDY.replace('kind = "veth"\n', pinned, 1).replace("loops = 10", "loops = 1000"))
+    # A load that lasts while the watcher, on a busy machine, waits for a CPU.
+    path.write_text(STUDY.replace('kind = "veth"\n', pinned, 1).replace("loops = 10", "loops = 3000"))
     study = load_study(str(path), "quick", (), catalogue())
     contender = study.main[0].model_copy(update={"trial": form})
     watcher = Watcher(veth)

@@ -21,7 +21,7 @@ from made.refusals import refused
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import load
-from thunderherd.records.summary import Summary
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import own_programs, runner
 from thunderherd.run.own_programs import prepared
 from thunderherd.run.runner import OTHER_RUN, run_study
@@ -96,7 +96,7 @@ def study(directory: Path, kind: str, settings: str, server: str = "") -> Study:
 )
 def test_its_requests_and_cpu_time_are_what_it_says_itself(kind: str, settings: str, tmp_path: Path) -> None:
     made = study(tmp_path, kind, settings)
-    for _ in range(3):  # On a busy machine the server may be read late.
+    for _ in range(10):  # On a busy machine the server may be read late.
         (tmp_path / "counts").unlink(missing_ok=True)
         trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
         if trial.valid:
@@ -135,7 +135,7 @@ def test_its_own_count_of_requests_is_compared_with_that_of_its_clients(
             f" os.write(int(os.environ['COUNTS_FD']), ({line}).encode())\nasyncio"
         )
         (tmp_path / "server.py").write_text(SERVER.replace("asyncio.run", write + ".run"))
-    for _ in range(3):  # On a busy machine the server may be read late.
+    for _ in range(10):  # On a busy machine the server may be read late.
         trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
         if not any(TOO_BUSY in reason for reason in trial.invalid_reasons):
             break
@@ -165,7 +165,8 @@ def test_connections_that_its_full_listen_queue_drops_are_a_warning(tmp_path: Pa
         "import os, socket, time\n"
         "server = socket.create_server((os.environ['HOST'], int(os.environ['PORT'])), backlog=2)\n"
         "while True:\n"
-        "    time.sleep(0.05)\n"
+        # So slow that the queue is full however late a busy machine lets some clients begin.
+        "    time.sleep(0.2)\n"
         "    client = server.accept()[0]\n"
         "    if client.recv(4096):\n"
         "        client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 4000\\r\\n\\r\\n' + b'x' * 4000)\n"
@@ -187,7 +188,7 @@ def running(tmp_path: Path) -> Iterator[int]:
         port = free.getsockname()[1]
     words = [sys.executable, str(tmp_path / "server.py"), str(tmp_path / "counts")]
     process = subprocess.Popen(words, env={**os.environ, "HOST": "127.0.0.1", "PORT": str(port)})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -196,7 +197,7 @@ def running(tmp_path: Path) -> Iterator[int]:
             time.sleep(0.02)
     yield port
     process.send_signal(signal.SIGTERM)
-    process.wait(10)
+    process.wait(60)
 
 
 def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
@@ -204,7 +205,9 @@ def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
 ) -> None:
     # It may be a server of ours, which is no other run.
     monkeypatch.setattr(runner, "other_runs", lambda: [7])
-    made = study(tmp_path, "closed_connections", TIMED, f'url = "http://127.0.0.1:{running}/"')
+    # A busy machine reads the server later than in a tenth of a short window.
+    timed = TIMED.replace("600ms", "2s")
+    made = study(tmp_path, "closed_connections", timed, f'url = "http://127.0.0.1:{running}/"')
     run_study(made, tmp_path / "run", seed=1)
     found: Summary | None = load(tmp_path / "run").summary
     assert found is not None and found.trials.valid == 2
@@ -217,9 +220,18 @@ def test_a_run_with_a_running_server_has_its_figures_and_leaves_it_running(
     socket.create_connection(("127.0.0.1", running), 1).close()
 
 
+def in_time(made: Study, name: str) -> TrialRecord:
+    """A trial whose server was read in time, which on a busy machine the first may not be."""
+    for _ in range(10):
+        trial = run_trial(made, made.contender(name), block=1, position=1, seed=1)
+        if not any(TOO_BUSY in reason for reason in trial.invalid_reasons):
+            break
+    return trial
+
+
 def test_figures_of_unknown_processes_are_missing_with_the_reason(running: int, tmp_path: Path) -> None:
     made = study(tmp_path, "closed_connections", TIMED, f'url = "http://127.0.0.1:{running}/"')
-    trial = run_trial(made, made.contender("own"), block=1, position=1, seed=1)
+    trial = in_time(made, "own")
     assert trial.ready is not None and trial.metrics is not None
     hidden = trial.model_copy(
         update={
@@ -227,7 +239,7 @@ def test_figures_of_unknown_processes_are_missing_with_the_reason(running: int, 
             "metrics": {**trial.metrics, "server_cpu_per_request": None},
         }
     )
-    ours = run_trial(made, made.contender("ours"), block=1, position=2, seed=1)
+    ours = in_time(made, "ours")
     found = summarise(made, [hidden, ours], {}, seed=1)
     own = next(each for each in found.contenders if each.base == "own")
     assert own.unknown["server_cpu_per_request"] == "hidden"
@@ -354,7 +366,7 @@ def test_a_command_that_asks_for_a_version_leaves_nothing(tmp_path: Path) -> Non
     version = f"version = [{sys.executable!r}, '-c', \"{code}\"]"
     command = f"command = ['{sys.executable}', 'server.py', 'counts']\n{version}"
     assert prepared(study(tmp_path, "closed", COUNTED, command))["own"]["version"] == "1.0"
-    eventually(lambda: not left_of(mark), 5)  # a killed process takes a moment
+    eventually(lambda: not left_of(mark), 30)  # a killed process takes a moment
 
 
 @pytest.mark.parametrize("key", ["build", "version"])
@@ -366,7 +378,7 @@ def test_a_command_that_is_killed_leaves_no_program_of_a_study(key: str, tmp_pat
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as run:
         eventually(lambda: sum(each.startswith("sleep") for each in left_of(mark)) == 2)
         run.kill()
-    eventually(lambda: not left_of(mark), 8)
+    eventually(lambda: not left_of(mark), 30)
 
 
 def test_a_version_command_that_a_signal_ends_says_which(tmp_path: Path) -> None:

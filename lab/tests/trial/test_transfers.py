@@ -14,6 +14,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import load_study
 from thunderherd.trial.metrics import figures_of, flow_of
+from thunderherd.trial.observation import READ_LATE
 from thunderherd.trial.trial import run_trial
 
 CONTENDERS = """\
@@ -52,7 +53,10 @@ def trial(tmp_path: Path, use_engine: Path) -> Trial:
             + CONTENDERS
         )
         study = load_study(str(path), "quick", [], catalogue(use_engine))
-        found = run_trial(study, study.contender("a"), block=1, position=1, seed=1)
+        for _ in range(5):  # On a busy machine the server may be read late, and its figures are left out.
+            found = run_trial(study, study.contender("a"), block=1, position=1, seed=1)
+            if READ_LATE not in found.warnings:
+                break
         assert found.valid, found.invalid_reasons
         assert found.metrics is not None
         return found
@@ -92,18 +96,22 @@ def test_messages_that_echo_receives_in_parts_count_as_requests(trial: Trial, lo
     assert seconds / cost == pytest.approx(requests, rel=0.25 if load == "closed_threads" else 0.001)
 
 
+BLASTS = 50_000
+
+
 @pytest.mark.parametrize(("processes", "children"), [(1, 4), (2, 2)])
 def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
     trial: Trial, processes: int, children: int
 ) -> None:
     """Their total bytes by the time from the first start to the last end: with 4 at a time each takes most of
     it."""
-    settings = f"children = {children}, loops = 1, repetitions = 5000"
+    # So many bytes that the first client still sends when the last one, on a busy machine, begins.
+    settings = f"children = {children}, loops = 1, repetitions = {BLASTS}"
     found = trial("blast", "closed", settings, processes=processes)
     metrics, figures = found.metrics or {}, figures_of(found.loads)
     rate, elapsed = metrics["gigabits_per_second"], metrics["elapsed_seconds"]
     assert rate is not None and elapsed is not None
-    assert figures["payload_bytes"] == 4 * 5000 * 1500
+    assert figures["payload_bytes"] == 4 * BLASTS * 1500
     began, ended = (
         edge(load.figures[name] for load in found.loads)
         for edge, name in ((min, "payload_began_ns"), (max, "payload_ended_ns"))

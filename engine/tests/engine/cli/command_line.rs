@@ -268,7 +268,8 @@ fn ended_or_interrupted(command: &mut Command) -> Ran {
     stdout.read_line(&mut output).unwrap();
     if !output.is_empty() {
         // It listens. If it still has to make something, that succeeds or fails within this time.
-        for _ in 0..30 {
+        // On a busy machine both take long.
+        for _ in 0..200 {
             if child.try_wait().unwrap().is_some() {
                 break;
             }

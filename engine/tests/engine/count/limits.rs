@@ -111,7 +111,7 @@ fn children(parent: u32) -> Vec<Process> {
 #[test]
 fn the_death_of_a_peer_is_reported_and_other_limits_continue() {
     let words = ["limits", "socketpair_round_trip", "clock_read", "--cpus", "0", "--rounds", "60"];
-    let mut started = engine().args(words).args(["--duration", "1500ms"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut started = engine().args(words).args(["--duration", "4s"]).stdout(Stdio::piped()).spawn().unwrap();
     let other = eventually("the process at the other end", || children(started.id()).pop());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(other.id), nix::sys::signal::Signal::SIGKILL).unwrap();
     let output = std::io::read_to_string(started.stdout.take().unwrap()).unwrap();

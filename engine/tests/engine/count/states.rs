@@ -92,7 +92,7 @@ fn in_namespaces_lost_packets_are_counted() {
     let mut server = Server::launch_at(&namespaces.listen(0), &mut engine(), "epoll", "echo", &options);
     let mut command: Command = engine();
     command.args(["load", "echo", "--json", "--connect", server.address(), "--load", "closed_connections"]);
-    command.args(["--clients", "8", "--connections", "kept", "--duration", "1500ms", "--count", "tcp_info"]);
+    command.args(["--clients", "8", "--connections", "kept", "--duration", "4s", "--count", "tcp_info"]);
     command.args(["--network-namespace", namespaces.path("client")]);
     let load = std::thread::spawn(move || run(&mut command));
     let retransmits = eventually("segments are retransmitted", || {

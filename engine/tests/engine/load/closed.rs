@@ -97,7 +97,7 @@ fn a_timed_load_counts_what_is_complete_within_its_window() {
 fn marks_come_when_the_window_begins_and_ends() {
     let server = Server::start("thread_per_client", "bytes", &[]);
     for load in LOADS {
-        let mut command = command(load, server.port, "--clients 2 --duration 400ms --warm-up 200ms --json");
+        let mut command = command(load, server.port, "--clients 2 --duration 3s --warm-up 200ms --json");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut moments = Vec::new();
@@ -109,7 +109,8 @@ fn marks_come_when_the_window_begins_and_ends() {
         for (read, line) in &moments[..2] {
             let marked = number(&line["monotonic_ns"]);
             // Not early, and not only at the end when all lines are read at once.
-            assert!(marked <= *read && read - marked < 200_000_000, "{line} was read at {read}");
+            // On a busy machine this thread may wait for a CPU.
+            assert!(marked <= *read && read - marked < 2_500_000_000, "{line} was read at {read}");
         }
     }
 }
@@ -177,7 +178,8 @@ fn clients_think() {
         assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
     for load in LOADS {
-        let options = "--clients 2 --duration 100ms --think 1h";
+        // So long that, on a busy machine too, both clients begin in time.
+        let options = "--clients 2 --duration 1s --think 1h";
         let (ran, lines) = lines(load, server.port, options);
         assert_eq!((ran.status, &lines[2]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
@@ -364,7 +366,8 @@ fn one_silent_connection_does_not_stop_the_others() {
                 });
             }
         });
-        let options = "--clients 4 --connections kept --bytes 1 --loops 200 --timeout 300ms";
+        // Longer than the machine may keep the others waiting for a CPU.
+        let options = "--clients 4 --connections kept --bytes 1 --loops 200 --timeout 3s";
         let (ran, lines) = lines(load, port, options);
         let result = &lines[0];
         assert_eq!((ran.status, &result["tally"]["errors"]), (Some(1), &json!({"timed_out": 1})), "{ran:?}");

@@ -290,10 +290,11 @@ fn a_request_that_meets_a_closing_connection_is_sent_again() {
         let (ran, line) = load("http", once(After::ClosesAtARequest), &options);
         assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 20), "{which}: {line}");
         assert_eq!((count(&line, "tally.sent_again"), count(&line, "tally.connections")), (18, 20), "{which}: {line}");
-        // The client has time to see it, also on a busy machine.
+        // The client has time to see it, also on a busy machine, but perhaps not each time.
         let (ran, line) = load("http", once(After::Closes), &format!("{options} --think 100ms"));
         assert_eq!((ran.status, count(&line, "tally.requests")), (Some(0), 20), "{which}: {line}");
-        assert!(count(&line, "tally.closed_idle") >= 18 && count(&line, "tally.sent_again") == 0, "{which}: {line}");
+        let [idle, again] = ["tally.closed_idle", "tally.sent_again"].map(|name| count(&line, name));
+        assert!(idle + again >= 18 && again <= 3, "{which}: {line}");
         // A client that may send one of its requests twice does so for no other.
         let mix = "--connections kept --clients 2 --loops 40 --mix GET:/page@1,POST:/page@1 --check count";
         let (ran, line) = load("http", once(After::ClosesAtARequest), &format!("--load {which} {mix}"));
@@ -359,7 +360,7 @@ fn the_first_requests_of_a_window_are_in_its_transfer() {
     let server = Server::start("epoll", "http", &["--bytes", "4KiB"]);
     let loops = back_ends().into_iter().map(|back_end| format!("closed_connections {back_end}"));
     for which in loops.chain(["closed_connections --threads 2".to_owned(), "closed_threads".to_owned()]) {
-        let options = format!("--load {which} --connections kept --clients 4 --bytes 4KiB --duration 300ms --think 1h");
+        let options = format!("--load {which} --connections kept --clients 4 --bytes 4KiB --duration 1s --think 1h");
         let (ran, line) = load("http", server.port, &options);
         assert_eq!((ran.status, count(&line, "window.requests")), (Some(0), 4), "{which}: {line}");
         let [all, counted] = ["tally", "window.counted"].map(|part| count(&line, &format!("{part}.bytes_sent")));
@@ -419,7 +420,7 @@ fn a_window_without_a_reply_is_not_valid() {
         // Ten times a reply's time in whole seconds; on a busy machine replies take longer.
         let words = none["words"].as_str().unwrap();
         assert!((2..60).any(|seconds| words.contains(&format!(" {seconds}s"))), "{none}");
-        let (_, line) = load("http", port, &format!("{options} --duration 700ms"));
+        let (_, line) = load("http", port, &format!("{options} --duration 1500ms"));
         let checks = line["validity"]["checks"].as_array();
         assert!(checks.is_none_or(|checks| checks.iter().all(|check| check["name"] != "no_reply")), "{line}");
     }

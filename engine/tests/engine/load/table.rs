@@ -170,13 +170,15 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
         ["closed_threads --clients 1 --connections kept --duration 2s", "closed --children 1 --loops 30 --think 30ms"]
     {
         let options = format!("--load {load}");
+        let began = Instant::now();
         let watched = run_on_a_terminal(command("bytes", server.port, &options).env("TERM", "xterm"));
         assert_eq!(watched.status, Some(0), "{watched:?}");
+        let most = 1 + began.elapsed().as_millis() as usize / 250;
         let states: Vec<&str> = watched.errors.split(ERASE).collect();
         let [nothing, shown @ .., rest] = &states[..] else { panic!("{watched:?}") };
         assert_eq!((*nothing, *rest), ("", ""), "{watched:?}");
         // It appears four times a second, unless the machine is busy.
-        assert!((1..=9).contains(&shown.len()), "{watched:?}");
+        assert!((1..=most).contains(&shown.len()), "{most}: {watched:?}");
         assert!(shown.iter().all(|state| state.contains("/s ") && !state.contains('\n')), "{watched:?}");
         // Of the last second, if it had enough replies for the median.
         let median = |state: &&str| state.split("  ").find_map(|part| part.strip_prefix("p50 ")).unwrap().to_owned();

@@ -117,7 +117,7 @@ fn a_resetting_load_keeps_connections_that_it_shut_down_in_time_wait() {
                 if later == 0 || closing == "reset" {
                     // The server's FIN may still be on its way when the load has ended.
                     let kept = || process::in_time_wait_towards(port).difference(&before).count() as u64;
-                    let deadline = Instant::now() + Duration::from_secs(5);
+                    let deadline = Instant::now() + Duration::from_secs(30);
                     while kept() < closed && Instant::now() < deadline {
                         std::thread::sleep(Duration::from_millis(10));
                     }

@@ -273,7 +273,7 @@ fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
 
 #[test]
 fn servers_of_blast_that_break_off_or_lie_are_detected() {
-    let options = "--load closed_threads --clients 1 --loops 1 --timeout 2s --json";
+    let options = "--load closed_threads --clients 1 --loops 1 --timeout 20s --json";
     for (reply, kinds, word) in [
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
         (b"0\n", &["wrong_reply"], "in 0 reads"),

@@ -13,7 +13,7 @@ use crate::support::server::Server;
 use crate::support::{ENGINE, engine, eventually, eventually_within, process, protocol};
 
 /// How long survivors may take: the kernel signals them at once, but on a busy machine they wait for a CPU.
-const AT_ONCE: Duration = Duration::from_secs(10);
+const AT_ONCE: Duration = Duration::from_secs(30);
 
 /// Signals that end a process at once: of faults, and SIGKILL. Others are interrupts, after which a program still prints what it
 /// has. SIGSEGV and SIGBUS are excluded: a Rust program handles them to detect stack overflow, and continues if there was none.

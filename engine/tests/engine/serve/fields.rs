@@ -106,7 +106,8 @@ fn a_size_unlike_the_servers_is_named_if_no_reply_is_correct() {
         let _ = stream.read_exact(&mut [0; 8 * 1024]);
         let _ = stream.write_all(&protocol::bytes(8 * 1024).reply);
     });
-    let later = "--load closed_threads --clients 1 --connections kept --loops 2 --timeout 200ms";
+    // On a busy machine, the first reply may take long.
+    let later = "--load closed_threads --clients 1 --connections kept --loops 2 --timeout 20s";
     let later = run(&mut command("fields", port, later));
     for ran in [refused, later] {
         assert!(ran.status == Some(1) && Table::of(&ran.output).line("first error").is_some(), "{ran:?}");
@@ -145,20 +146,20 @@ fn printed_payload(port: u16, options: &str) -> [f64; 2] {
 fn the_rate_of_the_payload_is_that_of_the_window() {
     let server = Server::start("thread_per_client", "fields", &["--field-size", "65536"]);
     let fixed = "--load closed_threads --clients 1 --connections kept --field-size 65536";
-    let timed = format!("{fixed} --duration 200ms --warm-up 400ms");
+    let timed = format!("{fixed} --duration 1s --warm-up 400ms");
     let [bytes, rate] = printed_payload(server.port, &timed);
-    let right = bytes * 8.0 / 0.2;
-    assert!((rate / right - 1.0).abs() < 0.012, "{bytes} bytes in 0.2 s are {right} bit/s, not {rate}");
+    let right = bytes * 8.0;
+    assert!((rate / right - 1.0).abs() < 0.012, "{bytes} bytes in 1 s are {right} bit/s, not {rate}");
     server.stop().is_good();
     let port = serve(|mut stream| {
         for _ in 0..2 {
             if stream.read_exact(&mut vec![0; 8 * 65_536]).is_ok() {
                 let _ = stream.write_all(&protocol::bytes(8 * 65_536).reply);
-                std::thread::sleep(Duration::from_secs(1));
+                std::thread::sleep(Duration::from_secs(3));
             }
         }
     });
-    let [bytes, rate] = printed_payload(port, &format!("{fixed} --duration 700ms"));
+    let [bytes, rate] = printed_payload(port, &format!("{fixed} --duration 2s"));
     assert_eq!(bytes, 524e3, "the second message comes too late");
-    assert!((rate / (8.0 * 65_536.0 * 8.0 / 0.7) - 1.0).abs() < 0.005, "{rate} bit/s");
+    assert!((rate / (8.0 * 65_536.0 * 8.0 / 2.0) - 1.0).abs() < 0.005, "{rate} bit/s");
 }

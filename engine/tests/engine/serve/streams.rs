@@ -60,7 +60,8 @@ fn a_stream_for_a_time_is_counted_within_its_window() {
                     assert!(moved < whole, "{design}, {who}, {direction}: {moved} of {whole}: {line}");
                     // Without CPU time the marks are late, and so are the readings.
                     let time = number(&line["window"]["counted"]["elapsed_ns"]);
-                    if moved > 0 && time >= 30_000_000 {
+                    // It may also end before it has connected both clients.
+                    if moved > 0 && time >= 30_000_000 && line["tally"]["requests"] == 2 {
                         break line;
                     }
                     // In a window as short as the minimum retransmission time (200 ms), nothing may arrive, and on a busy
@@ -133,11 +134,14 @@ fn small_messages_are_gathered_if_configured() {
 /// An interrupt ends streams at once, even before their window.
 #[test]
 fn an_interrupt_ends_a_stream() {
-    let server = Server::start("thread_per_client", "stream", &[]);
+    let mut server = Server::start("thread_per_client", "stream", &[]);
     for who in ["closed_threads", "closed_connections"] {
         for warm_up in [0, 60_000] {
             let options = format!("--load {who} --clients 1 --duration 1min --warm-up {warm_up}ms --json");
+            let before = number(&server.snapshot()["tally"]["connections"]);
             let mut child = command("stream", server.port, &options).stdout(Stdio::piped()).spawn().unwrap();
+            // On a busy machine, the load may take long to start.
+            server.snapshot_when("it is connected", |snapshot| number(&snapshot["tally"]["connections"]) > before);
             std::thread::sleep(Duration::from_millis(300));
             let began = Instant::now();
             process::signal(child.id() as i32, Signal::SIGINT);
@@ -157,7 +161,7 @@ fn an_interrupt_ends_a_stream() {
 fn peers_that_break_off_a_stream_are_detected() {
     // A server that ends in the middle, that counts wrong, that ends too soon, that sends other bytes.
     let seen = |options: &str, answer: fn(TcpStream)| {
-        let fixed = "--load closed_threads --clients 1 --timeout 3s";
+        let fixed = "--load closed_threads --clients 1 --timeout 20s";
         let ran: Ran = run(command("stream", serve(answer), &format!("{fixed} {options}")).arg("--json"));
         assert_eq!(ran.status, Some(1), "{options}: {ran:?}");
         let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
@@ -181,8 +185,9 @@ fn peers_that_break_off_a_stream_are_detected() {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&protocol::bytes(900).reply);
     });
-    // The rest of the window when the stream is requested.
-    assert!(soon.contains(" milliseconds") && (soon.contains("of 1000 ") || soon.contains("of 9")), "{soon}");
+    // The rest of the window when the stream is requested, which on a busy machine is late.
+    let rest = soon.split(" of ").filter_map(|part| part.split(' ').next()?.parse::<u64>().ok()).last();
+    assert!(soon.contains(" milliseconds") && rest.is_some_and(|rest| (1..=1000).contains(&rest)), "{soon}");
     let other = seen("--loops 1 --stream-size 1000 --direction to_client", |mut stream| {
         let _ = stream.read(&mut [0; 100]);
         let _ = stream.write_all(&[7; 1000]);

@@ -12,7 +12,8 @@ from made.source_checks.common import Check, Run, charts_of, marks_of, threads
 
 DELAY_SECONDS = 2.0
 WINDOW_SECONDS = 10.0
-STARTING_AND_ENDING_SECONDS = 5.0
+STARTING_AND_ENDING_SECONDS = 30.0
+"""So long on a busy machine."""
 
 
 @contextmanager
@@ -25,7 +26,8 @@ def the_delay_is_spent_on_a_cpu(run: Run) -> Iterator[None]:
             yield
         finally:
             ended.append(True)
-    assert busy.result() > 0.75 * DELAY_SECONDS
+    # On a busy machine the last look may be early, since this thread waits, too. A sleep takes nothing.
+    assert busy.result() > 0.4 * DELAY_SECONDS
 
 
 @contextmanager

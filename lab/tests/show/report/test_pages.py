@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,7 +81,9 @@ def test_contenders_are_hidden_and_shown_and_axes_zoomed(browser: Browser, file:
         hidden = {*axis.all_text_contents()}
         assert "prefork" not in hidden and hidden <= {*ticks}
         chart.get_by_role("button", name="Zoom in").click()
-        seen.page.wait_for_timeout(300)
+        deadline = time.monotonic() + 60
+        while {*axis.all_text_contents()} == hidden and time.monotonic() < deadline:
+            seen.page.wait_for_timeout(100)
         assert {*axis.all_text_contents()} != hidden, name
         chart.get_by_role("button", name="Reset the zoom").click()
         toggle.click()
