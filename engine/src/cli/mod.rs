@@ -210,10 +210,12 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
     end_with_parent(matches, Signal::SIGKILL)
 }
 
-/// Begins a supervisor of programs that are not ours. It ends with the parent as after SIGTERM, since it must end them first.
+/// Begins a supervisor of programs that are not ours. It ends with the parent as after SIGTERM, since it must end them first. A
+/// keeper ends them if the supervisor is killed.
 fn supervise(matches: &ArgMatches) -> Result<()> {
     begin(matches)?;
-    end_with_parent(matches, Signal::SIGTERM)
+    end_with_parent(matches, Signal::SIGTERM)?;
+    runs::keeper::begin()
 }
 
 fn end_with_parent(matches: &ArgMatches, signal: Signal) -> Result<()> {

@@ -139,17 +139,34 @@ impl CpuQuotas {
     }
 }
 
-/// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
-fn sweep(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().filter(|name| name.starts_with(PREFIX)).and_then(|name| name.rsplit('-').next());
-        let settled = || Some(entry.metadata().ok()?.modified().ok()?.elapsed().ok()? > SETTLED);
-        let ownerless = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
-        if ownerless && settled() == Some(true) {
-            let _ = fs::remove_dir(entry.path());
+/// Removes the groups that a process made which was killed. It was in the same groups as this process.
+pub fn remove_made_by(maker: Pid) {
+    let maker = maker.to_string();
+    for hierarchy in [Hierarchy::Unified, Hierarchy::Controller("memory")] {
+        let Ok(parent) = folder_of(hierarchy, Pid::this()) else { continue };
+        for (group, _) in made_in(&parent).filter(|(_, by)| *by == maker) {
+            let _ = fs::remove_dir(group.path());
         }
     }
+}
+
+/// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
+fn sweep(parent: &Path) {
+    for (group, maker) in made_in(parent) {
+        let settled = || Some(group.metadata().ok()?.modified().ok()?.elapsed().ok()? > SETTLED);
+        if !Path::new("/proc").join(&maker).exists() && settled() == Some(true) {
+            let _ = fs::remove_dir(group.path());
+        }
+    }
+}
+
+/// Lists the groups of this program in a folder, each with the id of the process that made it.
+fn made_in(parent: &Path) -> impl Iterator<Item = (fs::DirEntry, String)> {
+    fs::read_dir(parent).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let maker = name.to_str()?.strip_prefix(PREFIX)?.rsplit('-').next()?.to_owned();
+        Some((entry, maker))
+    })
 }
 
 /// Returns the folder of a process's group, from the mount of the hierarchy and /proc/PID/cgroup.

@@ -2,6 +2,7 @@
 
 pub mod conform;
 pub mod count;
+pub mod keeper;
 pub mod limits;
 pub mod load;
 pub mod load_report;

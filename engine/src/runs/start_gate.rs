@@ -56,6 +56,9 @@ pub trait Watcher {
     }
 }
 
+/// Watches nothing.
+impl Watcher for () {}
+
 /// A command that has ended, with all its child processes.
 pub struct Passed {
     /// CLOCK_MONOTONIC right before exec.
@@ -151,9 +154,9 @@ fn become_program(command: &Command, parent: Pid) -> Result<()> {
     process::become_engine(&words).map(drop).context("/proc/self/exe could not be started")
 }
 
-/// Passes signals on until the child has ended. Returns how it ended. With a `patience`, the child is killed if it has not
-/// ended so long after a signal.
-fn wait(
+/// Passes signals on until the child has ended. Returns how it ended. With `terminal`, both are in a terminal's group. With a
+/// `patience`, the child is killed if it has not ended so long after a signal.
+pub(super) fn wait(
     child: Pid,
     signals: &SignalDescriptor,
     terminal: bool,

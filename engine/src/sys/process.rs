@@ -51,6 +51,19 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
+/// Forks, and goes on in both processes: returns the child in the parent, and `None` in the child.
+///
+/// The kernel sends the child this signal when the parent ends. Blocked signals stay blocked, so that none is lost before the
+/// child reads it.
+pub fn split(at_end_of_parent: Signal) -> io::Result<Option<Pid>> {
+    let parent = getpid();
+    // SAFETY: processes that fork have one thread, so the child may allocate and lock.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(Some(child)),
+        nix::unistd::ForkResult::Child => end_with_parent(parent, at_end_of_parent).map(|()| None),
+    }
+}
+
 /// The function that every forked child runs last.
 static LAST: OnceLock<fn()> = OnceLock::new();
 

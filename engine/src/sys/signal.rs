@@ -176,6 +176,17 @@ extern "C" fn note(signal: libc::c_int) {
     }
 }
 
+/// Ends this process by a signal, so that its parent sees the same ending as of a child that the signal killed.
+pub fn end_by(signal: Signal) -> ! {
+    let number = signal as libc::c_int;
+    // SAFETY: the call takes numbers, and the default action has no handler.
+    unsafe { libc::signal(number, libc::SIG_DFL) };
+    let _ = SigSet::from(signal).thread_unblock();
+    let _ = nix::sys::signal::raise(signal);
+    // Signals that kill a process do not get here.
+    process::leave(128 + number)
+}
+
 /// Signal that interrupts a waiting call.
 const INTERRUPTION: Signal = Signal::SIGUSR1;
 

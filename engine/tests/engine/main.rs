@@ -10,6 +10,7 @@ mod support;
 mod cli;
 mod count;
 mod fuzzed;
+mod keepers;
 mod load;
 mod net;
 mod serve;

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -201,13 +201,63 @@ def test_a_server_that_prints_without_end_is_ended(mark: str) -> None:
                 time.sleep(0.05)
 
 
-def test_nothing_outlives_a_killed_supervisor_but_its_orphans(mark: str) -> None:
-    with python(mark + WAITS) as server:
-        os.kill(server.ready.supervisor_pid, 9)
-        deadline = time.monotonic() + 30
-        while left_of(mark.strip()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not left_of(mark.strip())
+FORKS = LISTENS + (
+    "for is_orphan in (False, True):\n"
+    "    if os.fork() == 0:\n"
+    "        if is_orphan and (os.setsid() or os.fork()): os._exit(0)\n"
+    "        time.sleep(600); os._exit(0)\n"
+    "signal.pause()\n"
+)
+"""A server with two more processes: a child, and an orphan in a session of its own."""
+
+
+@pytest.mark.parametrize(
+    ("victim", "said"),
+    [("keeper", "outlived its first"), ("supervisor", "SIGKILL"), ("first process", "SIGKILL")],
+)
+def test_nothing_outlives_a_kill_of_any_process_above_it(victim: str, said: str, mark: str) -> None:
+    with python(mark + FORKS) as server:
+        supervisor, first = server.ready.supervisor_pid, server.ready.server_pid
+        assert first is not None
+        chain = {"keeper": parent_of(supervisor), "supervisor": supervisor, "first process": first}
+        # Keeper and supervisor have the code in their arguments, too.
+        wait_until(lambda: len(left_of(mark.strip())) == 5)
+        os.kill(chain[victim], 9)
+        wait_until(lambda: not left_of(mark.strip()))
+        with pytest.raises(EngineError, match=said):
+            server.snapshot()
+    assert not groups_of(supervisor)
+
+
+def test_nothing_outlives_a_killed_lab(mark: str) -> None:
+    code = (
+        "import sys\nfrom thunderherd.engine.client import OwnServer\n"
+        f"with OwnServer([sys.executable, '-c', {mark + FORKS!r}], name='own'):\n"
+        "    print('ready', flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lab:
+        assert lab.stdout is not None and lab.stdout.readline() == b"ready\n"
+        wait_until(lambda: len(left_of(mark.strip())) == 6)
+        lab.kill()
+    wait_until(lambda: not left_of(mark.strip()))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def groups_of(supervisor: int) -> list[str]:
+    """The control groups that a supervisor made."""
+    names = [name for _, folders, _ in os.walk("/sys/fs/cgroup") for name in folders]
+    return [name for name in names if name.startswith("thunderherd-") and name.endswith(f"-{supervisor}")]
 
 
 # A server that is running -----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ SIGTERM_SECONDS = 3.0
 """The time in which a process that reports a failure ends."""
 KILL_SECONDS = 12.0
 """The time between SIGTERM and SIGKILL. A supervisor waits 5 s for the end of its server, and 5 s more for
-that of what it kills. If it were killed before, its server would outlive it."""
+that of what it kills. If it were killed before, nobody here would wait for the end of its server."""
 
 Line = TypeVar("Line", bound=BaseModel)
 

@@ -1,7 +1,8 @@
 //! Servers that are not ours: one that is started from a command, as `serve` starts a design, or one that is running already.
 //!
-//! Both print the lines of `serve`, without a tally; of a server that keeps running there is no summary. A command runs in a process group of its own and in a control group, so
-//! that the CPU time of all its processes is known, and none of them is left behind.
+//! Both print the lines of `serve`, without a tally; of a server that keeps running there is no summary. A command runs in a
+//! process group of its own and in a control group, so that the CPU time of all its processes is known, and none of them is left
+//! behind. If this process is killed, its keeper ends them ([`crate::runs::keeper`]).
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
