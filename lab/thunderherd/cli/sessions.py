@@ -205,7 +205,7 @@ def baseline(
     }
     for of, values in options.items():
         if action in ("save", "compare", "list") and action != of:
-            _refuse_options(action, of, [name for name, value in values.items() if value is not None])
+            _refuse_options(action, [name for name, value in values.items() if value is not None])
     if action == "list":
         if given:
             raise UserError(
@@ -231,12 +231,12 @@ def baseline(
     )
 
 
-def _refuse_options(action: str, of: str, given: Sequence[str]) -> None:
+def _refuse_options(action: str, given: Sequence[str]) -> None:
     if given:
         raise UserError(
-            f"{given[0]} is an option of `baseline {of}`",
-            code="baseline.option_of_another_action",
-            hint=f"leave it out: `baseline {action}` does not use it",
+            f"`baseline {action}` has no option {given[0]}",
+            code="baseline.no_such_option",
+            hint="leave it out; `thunderherd baseline --help` lists the options of each action",
             where="baseline",
         )
 
