@@ -36,6 +36,8 @@ SETTLED_SECONDS = 3.0
 """The time after which an empty control group is surely nobody's."""
 EARLIEST, LATEST = 0.2, 8.0
 """The seconds after its start at which a command is killed."""
+REFUSED, OWN_FAILURE = 2, 128
+"""The exit statuses of a command that does not begin; of `gate`, the least one."""
 END_SECONDS = 300.0
 """The time in which a command ends that has lost a process."""
 CONTENDERS = """\
@@ -69,14 +71,18 @@ asyncio.run(main())
 """
 BUILD = "sleep 2 & sleep 1"
 """A build that leaves a process running."""
+PASSES_ON = """trap 'kill $!' TERM; "$@" & wait; wait"""
+"""A shell that runs a server as its child, and ends it after SIGTERM."""
 THEIRS = f"""\
+[comparisons]
+all_pairs = false
 [server]
 workload = "http"
 [[contenders]]
 name = "python"
 build = ["sh", "-c", "{BUILD}"]
 version = ["sh", "-c", "sleep 0.3; echo 1"]
-command = ["sh", "-c", '"$@"; true', "sh", "{sys.executable}", "{{dir}}/server.py", "{{port}}"]
+command = ["sh", "-c", '''{PASSES_ON}''', "sh", "{sys.executable}", "{{dir}}/server.py", "{{port}}"]
 """
 DECIDING = f"""\
 claims = "claims.toml"
@@ -115,9 +121,9 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "baseline": ("baseline", "save", "kept", SERVERS[0], "--reference", SERVERS[1], "--budget", "30s"),
     "crossover": ("crossover", "send_each", "writev", "--over", "bytes=64..64KiB"),
-    "grade": ("grade", SERVERS[0], "--reference", "prefork"),
+    "grade": ("grade", "epoll", "--reference", "prefork"),
     "conform": ("conform", *OWN, "--timeout", "500ms"),
-    "knee": ("knee", "epoll", "prefork", "--duration", "300ms"),
+    "knee": ("knee", "epoll", "prefork", "--p99", "2ms", "--duration", "300ms"),
     "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
 }  # fmt: skip
 WITHOUT_RESULTS = ("serve", "grade", "conform", "baseline")
@@ -234,6 +240,10 @@ def _kill(name: str, folder: Path, draw: random.Random, number: int) -> Iterator
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
         )  # fmt: skip
     time.sleep(draw.uniform(EARLIEST, LATEST))
+    status = started.poll()
+    # A command that is refused starts nothing that could be left.
+    if status is not None and (status == REFUSED or status >= OWN_FAILURE):
+        yield f"it ended by itself with {status}: {said.read_text(errors='replace').strip()}"
     own = [pid for pid in marked(mark) if pid != started.pid]
     lives_on = bool(own) and draw.random() < 1 / 3
     if own and (lives_on or draw.random() < 0.5):
