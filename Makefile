@@ -47,7 +47,7 @@ soak: build ## hostile clients against every design, commands killed at random m
 	@$(PYTHON) bench kills --times $(or $(TIMES),100)
 	@$(PYTHON) bench endurance --minutes $(or $(MINUTES),120)
 
-fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (2 hours; needs cargo-fuzz; SECONDS=10 takes less)
+fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (3 hours; needs cargo-fuzz; SECONDS=10 takes less)
 	@$(PYTEST) lab/tests -m fuzz --fuzz-seconds $(or $(SECONDS),600) --numprocesses 2 -o faulthandler_timeout=0 -rP
 	@cargo fuzz --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }

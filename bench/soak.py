@@ -1,16 +1,19 @@
 """Hostile clients against every design, beside honest ones whose replies must stay right.
 
 Hostile clients send a byte a second, keep connections idle by the thousand, reset them, half-close them, send
-heads without an end, or never read their reply. The server tallies what it refuses, and none of its processes
-takes more than 32 MB, or 32 KB for each thread. Afterwards it has as many processes and descriptors as
-before, and it stops at once.
+requests without an end, or never read their reply. The server tallies what it refuses, and none of its
+processes takes more than 32 MB, or 32 KB for each thread. Afterwards it has as many processes and descriptors
+as before, and SIGINT stops it at once. The designs serve the workloads in turn. Further connections of a ring
+are reset in the middle of streams.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common import SEED, chosen_designs
+from talks import TALKS, Talk
 from thunderherd.engine.catalogue import Design
 from thunderherd.engine.client import EngineError, Server
 
@@ -35,18 +39,21 @@ SELECT, MOST_OF_SELECT = "select(2)", 900
 """A system call that cannot wait for a descriptor above 1023; so many connections leave some to others."""
 MOST_MEMORY, OF_A_THREAD = 32.0, 0.032
 """The bound for the memory of each process of a server, MB; and for each thread that is made for a client."""
-BYTES = 1000
-"""The size of an honest reply."""
 PATIENCE = 10.0
 """The longest time for an honest reply. An idle client holds a worker of a pool until the idle timeout."""
 IDLE_TIMEOUT = 100_000_000
 """Of a pool, nanoseconds. Without it, idle clients hold every worker for ever."""
 OF_A_GROWING_POOL = {"minimum_spare": 5, "maximum_spare": 5, "maintenance": 100_000_000}
 """Such a pool returns to one size only if it may keep no more free workers than it must."""
-LARGE = 2_000_000
-"""The size of a reply that nobody reads."""
+UNREAD = (0.1, 1.0)
+"""The least and the most seconds for which a client reads nothing."""
 GONE_SECONDS = 10.0
-"""The time in which a server returns to what it had before."""
+"""The time in which a server returns to what it had before, or stops."""
+LONGEST_STOP = 2.0
+"""The bound for the time from SIGINT to the end of a server, seconds."""
+RESETS = 100_000
+RING, STREAM = "io_uring", "stream"
+"""The design and the workload of as many connections that are reset."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -56,25 +63,46 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=float, default=SECONDS, help=f"time of each design, seconds (default {SECONDS:g})"
     )
     parser.add_argument("--seed", type=int, default=SEED, help=f"seed of the clients (default {SEED})")
+    parser.add_argument(
+        "--workload", choices=[*TALKS], help="workload of all designs (default: another one for each)"
+    )
+    parser.add_argument(
+        "--resets",
+        type=int,
+        default=RESETS,
+        help=f"further connections of {RING} that are reset in the middle of a {STREAM} (default {RESETS})",
+    )
+    parser.add_argument(
+        "--stop",
+        type=float,
+        default=LONGEST_STOP,
+        help=f"most seconds from SIGINT to the end of a server (default {LONGEST_STOP:g})",
+    )
 
 
 def seconds(given: argparse.Namespace) -> float:
     """Return the expected duration in seconds."""
-    return float(len(chosen_designs(given.designs)) * (given.seconds + 2))
+    designs = chosen_designs(given.designs)
+    resets = given.resets / 2500 if RING in {each.name for each in designs} else 0.0
+    return float(len(designs) * (given.seconds + 2) + resets)
 
 
 def run(given: argparse.Namespace) -> None:
     """Meet every design with hostile clients, and print what held."""
     print(
-        f"{'':24} honest replies   slowest   idle   hostile   refused  descriptors  processes  memory   stop",
+        f"{'':24} {'':13} honest replies   slowest   idle   hostile   refused  descriptors  processes  memory"
+        "   stop",
         flush=True,
     )
     failed = False
     with _more_files():
-        for design in chosen_designs(given.designs):
-            faults = list(_soak(design, given.seconds, random.Random(given.seed)))
+        for number, design in enumerate(chosen_designs(given.designs)):
+            workload = given.workload or [*TALKS][number % len(TALKS)]
+            faults = [*_soak(design, workload, given.seconds, given.stop, random.Random(given.seed))]
+            if design.name == RING and given.resets:
+                faults += _reset_often(design, given.resets, random.Random(given.seed))
             for fault in faults:
-                print(f"{design.name}: {fault}", flush=True)
+                print(f"{design.name}, {workload}: {fault}", flush=True)
             failed |= bool(faults)
     sys.exit(failed)
 
@@ -94,6 +122,7 @@ def _more_files() -> Iterator[None]:
 class Met:
     """What the clients of a server have met."""
 
+    talk: Talk
     port: int
     ends: float
     answered: Counter[str] = field(default_factory=Counter)
@@ -111,23 +140,22 @@ class Met:
 
 def honest(met: Met, draw: random.Random) -> None:
     """Make one request after another, each on a new connection, and check the replies."""
-    expected = None
     while met.goes_on():
         began = time.monotonic()
         try:
             with met.connected() as client:
-                client.settimeout(PATIENCE)
-                client.sendall(
-                    f"GET /bytes/{BYTES} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode()
-                )
-                received = b"".join(iter(lambda: client.recv(65536), b""))
+                client.sendall(met.talk.request)
+                received = b""
+                while not met.talk.length or len(received) < met.talk.length:
+                    part = client.recv(65536)
+                    if not part:
+                        break
+                    received += part
         except OSError as error:
             met.wrong.append(f"an honest client: {error}")
             continue
-        head, _, body = received.partition(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/1.1 200 ") or len(body) != BYTES or expected not in (None, body):
-            met.wrong.append(f"an honest client has {received[:80]!r}, {len(body)} bytes")
-        expected = body
+        if not met.talk.right(received):
+            met.wrong.append(f"an honest client has {len(received):,} bytes, {received[:80]!r}")
         met.answered["honest"] += 1
         met.slowest = max(met.slowest, time.monotonic() - began)
         time.sleep(draw.uniform(0, 0.02))
@@ -136,7 +164,7 @@ def honest(met: Met, draw: random.Random) -> None:
 def slow(met: Met, draw: random.Random) -> None:
     """Send a request, a byte a second."""
     with met.connected() as client:
-        for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 100:
+        for byte in met.talk.request * 100:
             if not met.goes_on():
                 return
             client.send(bytes([byte]))
@@ -154,7 +182,7 @@ def resets(met: Met, draw: random.Random) -> None:
     """Reset connections in the middle of a request or a reply."""
     with met.connected() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.send(draw.choice((b"", b"GET / HT", b"GET /bytes/100000 HTTP/1.1\r\nHost: a\r\n\r\n")))
+        client.send(draw.choice((b"", met.talk.begins, met.talk.unread)))
         if draw.random() < 0.5:
             time.sleep(draw.uniform(0, 0.01))
 
@@ -162,24 +190,28 @@ def resets(met: Met, draw: random.Random) -> None:
 def half_open(met: Met, draw: random.Random) -> None:
     """Send no more, and stay."""
     with met.connected() as client:
-        client.send(draw.choice((b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
+        client.send(draw.choice((b"", met.talk.begins, met.talk.request)))
         client.shutdown(socket.SHUT_WR)
         time.sleep(draw.uniform(0, 0.2))
 
 
 def endless(met: Met, draw: random.Random) -> None:
-    """Send a head without an end."""
+    """Send a request without an end, and read nothing."""
+    beginning, again = met.talk.endless
     with met.connected() as client:
-        client.send(b"GET / HTTP/1.1\r\n")
-        while met.goes_on():
-            client.send(b"X-Header: " + b"a" * 1000 + b"\r\n")
+        until = min(met.ends, time.monotonic() + draw.uniform(*UNREAD))
+        client.settimeout(UNREAD[1])
+        client.send(beginning)
+        while time.monotonic() < until:
+            client.send(again)
 
 
 def unread(met: Met, draw: random.Random) -> None:
     """Request a large reply, and read none of it."""
     with met.connected() as client:
-        client.send(f"GET /bytes/{LARGE} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-        time.sleep(draw.uniform(0.1, 1.0))
+        client.settimeout(UNREAD[1])
+        client.send(met.talk.unread)
+        time.sleep(draw.uniform(*UNREAD))
 
 
 def garbage(met: Met, draw: random.Random) -> None:
@@ -207,8 +239,11 @@ def _client(kind: Kind, met: Met, draw: random.Random) -> None:
             met.answered[kind.__name__] += 1
 
 
-def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
-    settings = {"largest_resource": LARGE, "drain": 100_000_000}
+def _soak(
+    design: Design, workload: str, length: float, longest_stop: float, draw: random.Random
+) -> Iterator[str]:
+    talk = TALKS[workload]
+    settings = {**talk.settings, "drain": 100_000_000}
     if design.serves_one_by_one:
         settings["idle_timeout"] = IDLE_TIMEOUT
     crowd = MOST_OF_SELECT if any(each.name == SELECT for each in design.rests_on) else CROWD
@@ -217,20 +252,19 @@ def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
     if OF_A_GROWING_POOL.keys() <= {each.name for each in design.settings}:
         settings |= OF_A_GROWING_POOL
     try:
-        with Server(design.name, workload="http", settings=settings) as server:
+        with Server(design.name, workload=workload, settings=settings) as server:
             port, first = server.ready.port, server.ready.server_pid
             assert port is not None
-            warm = Met(port, time.monotonic() + 0.3)
+            warm = Met(talk, port, time.monotonic() + 0.3)
             _together(warm, draw, [(honest, 1)])
             before = _settled(first, None)
             with _crowd(port, crowd) as kept:
-                met = Met(port, time.monotonic() + length)
+                met = Met(talk, port, time.monotonic() + length)
                 _together(met, draw, KINDS)
                 held = len(kept())
             after = _settled(first, before)
-            began = time.monotonic()
+            stopped = _interrupted(server.ready.supervisor_pid, first)
             summary = server.stop()
-            stopped = time.monotonic() - began
     except EngineError as error:
         yield str(error)
         return
@@ -238,8 +272,8 @@ def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
     refused = summary.tally.total_errors()
     peak = summary.max_resident_kib * 1024 / 1e6
     print(
-        f"{design.name:24} {met.answered['honest']:14,} {met.slowest:7.2f} s {held:6,} {hostile:9,} "
-        f"{refused:9,} {before[0]:6} {after[0]:5}  {before[1]:4} {after[1]:4} {peak:5.0f} MB "
+        f"{design.name:24} {workload:13} {met.answered['honest']:14,} {met.slowest:7.2f} s {held:6,} "
+        f"{hostile:9,} {refused:9,} {before[0]:6} {after[0]:5}  {before[1]:4} {after[1]:4} {peak:5.0f} MB "
         f"{1e3 * stopped:4.0f} ms",
         flush=True,
     )
@@ -255,8 +289,50 @@ def _soak(design: Design, length: float, draw: random.Random) -> Iterator[str]:
         yield f"a process took {peak:.0f} MB, more than {bound:g} MB"
     if after != before:
         yield f"{before[0]} descriptors of {before[1]} processes have become {after[0]} of {after[1]}"
+    if stopped > longest_stop:
+        yield f"it took {stopped:.1f} s to stop, more than {longest_stop:g} s"
     if not met.answered["honest"]:
         yield "no honest client had a reply"
+
+
+def _interrupted(supervisor: int, first: int) -> float:
+    """Send SIGINT to a server; return the seconds until its first process is gone."""
+    began = time.monotonic()
+    os.kill(supervisor, signal.SIGINT)
+    while Path(f"/proc/{first}").exists() and time.monotonic() - began < GONE_SECONDS:
+        time.sleep(0.001)
+    return time.monotonic() - began
+
+
+def _reset_often(design: Design, number: int, draw: random.Random) -> Iterator[str]:
+    """Reset so many connections in the middle of streams; yield what the server keeps of them."""
+    talk = TALKS[STREAM]
+    settings = {**talk.settings, "drain": 100_000_000}
+    try:
+        with Server(design.name, workload=STREAM, settings=settings) as server:
+            port, first = server.ready.port, server.ready.server_pid
+            assert port is not None
+            _together(Met(talk, port, time.monotonic() + 0.3), draw, [(honest, 1)])
+            before = _settled(first, None)
+            met = Met(talk, port, float("inf"))
+
+            def some(draw: random.Random) -> None:
+                for _ in range(number // IDLE):
+                    with suppress(OSError):
+                        resets(met, draw)
+
+            draws = [random.Random(draw.random()) for _ in range(IDLE)]
+            _run_all([threading.Thread(target=some, args=(each,)) for each in draws])
+            after = _settled(first, before)
+            summary = server.stop()
+    except EngineError as error:
+        yield str(error)
+        return
+    print(f"{design.name:24} {STREAM:13} {summary.tally.connections:,} connections, most reset", flush=True)
+    if summary.died:
+        yield f"it {summary.died}"
+    if after != before:
+        yield f"after resets, {before[0]} descriptors have become {after[0]}"
 
 
 @contextmanager
@@ -287,6 +363,10 @@ def _together(met: Met, draw: random.Random, kinds: Sequence[tuple[Kind, int]]) 
         for kind, number in kinds
         for _ in range(number)
     ]
+    _run_all(threads)
+
+
+def _run_all(threads: Sequence[threading.Thread]) -> None:
     for each in threads:
         each.start()
     for each in threads:

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
-use thunderherd_engine::base::setting::{Kind, Setting, Settings, Value};
+use thunderherd_engine::base::setting::{FILE_PREFIX, Form, Kind, Setting, Settings, Value};
 use thunderherd_engine::base::window::Window;
 use thunderherd_engine::conform::http::reply;
 use thunderherd_engine::protocol::workload::{Answer, Input, More, Next, Service, Then, Workload};
@@ -179,21 +179,21 @@ fn counts(data: &[u8]) {
     }
 }
 
-/// The texts of settings: sizes, mixes, headers, paths.
+/// The texts of settings, as typed: sizes, mixes, headers, paths.
 fn settings(mut data: &[u8]) {
     let workload = WORKLOADS[number(&mut data) % WORKLOADS.len()].item;
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // Such a text names a file, which is another target.
-    if text.contains("file:") || text.starts_with('/') {
-        return;
-    }
     for setting in workload.client_settings {
-        if let Kind::Text { .. } = setting.kind {
-            let given = BTreeMap::from([(setting.name, Value::Word(text.to_owned()))]);
-            let made = (workload.client)(&Settings::new(workload.client_settings, &given));
-            if let Ok(client) = made {
-                client.open().ask(&mut Outbox::default());
-            }
+        let Kind::Text { form, .. } = setting.kind else { continue };
+        // Such a text names a file, which is another target.
+        if form == Form::File || form == Form::Sizes && text.starts_with(FILE_PREFIX) {
+            continue;
+        }
+        let Ok(value) = setting.parse(text) else { continue };
+        let given = BTreeMap::from([(setting.name, value)]);
+        let made = (workload.client)(&Settings::new(workload.client_settings, &given));
+        if let Ok(client) = made {
+            client.open().ask(&mut Outbox::default());
         }
     }
 }

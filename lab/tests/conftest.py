@@ -33,7 +33,7 @@ settings.load_profile("any speed")
 
 LONGEST = (
     "gate/test_ends", "cli/test_surroundings", "conform/test_conformance", "repository/test_extending",
-    "repository/test_tutorial", "capsule/test_replay", "engine/test_injected_faults",
+    "repository/test_tutorial", "capsule/test_replay", "engine/test_injected_faults", "cli/test_signals",
     "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
     "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
     "run/test_claims_decided", "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
@@ -67,6 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0.0,
         help="time of each test marked fuzz (default: some inputs)",
     )
+    parser.addoption(
+        "--fuzz-seed",
+        type=int,
+        default=None,
+        help="seed of the inputs (default: the same few; with --fuzz-seconds drawn, and printed)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,8 +84,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[random.Random]]:
-    """Yields the randomness of each input of a test: of so many, or of more with --fuzz-seconds."""
-    seconds = request.config.getoption("--fuzz-seconds")
+    """Yields the randomness of each input of a test: of so many, or of other ones with --fuzz-seconds."""
+    seconds, seed = request.config.getoption("--fuzz-seconds"), request.config.getoption("--fuzz-seed")
+    if seed is None and seconds:
+        seed = random.SystemRandom().randrange(2**32)
+    if seed is not None:
+        print(f"the same inputs: --fuzz-seed {seed}")
 
     def for_inputs(number: int) -> Iterator[random.Random]:
         ends = time.monotonic() + seconds
@@ -87,7 +97,7 @@ def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[random.Ran
             if made >= number and time.monotonic() >= ends:
                 print(f"{made:,} inputs")
                 return
-            yield random.Random(f"{request.node.name} {made}")
+            yield random.Random(f"{request.node.name} {made}{'' if seed is None else f' {seed}'}")
 
     return for_inputs
 
@@ -133,6 +143,17 @@ def copied_engine(monkeypatch: pytest.MonkeyPatch, real_engine: Path, tmp_path: 
     shutil.copy2(real_engine, copy)
     monkeypatch.setenv("THUNDERHERD_ENGINE", str(copy))
     return copy
+
+
+@pytest.fixture
+def begun(copied_engine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the words of each command that the engine of this test has begun, a line each."""
+    file, noting = copied_engine.with_name("begun"), copied_engine.with_name("noting")
+    file.touch()
+    noting.write_text(f'#!/bin/sh\necho "$*" >>{file}\nexec {copied_engine} "$@"\n')
+    noting.chmod(0o755)
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(noting))
+    return file
 
 
 @pytest.fixture

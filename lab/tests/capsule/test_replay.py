@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
+from made.engines import processes_of
+from made.interrupted import begins, ended_by
 from made.small_studies import head
 
 from thunderherd.capsule.container import Manifest, pack, unpack
@@ -156,6 +160,16 @@ def test_it_is_measured_again_with_its_seed(packed: Path) -> None:
     assert "Reproduced with the study of the capsule" in ended.stdout
     compared = thunderherd(packed, "diff", "run.thd", "again")
     assert compared.returncode == 0 and "Settings: no differences" in compared.stdout
+
+
+def test_a_signal_ends_a_replay_that_measures(packed: Path, begun: Path, copied_engine: Path) -> None:
+    words = ("replay", "run.thd", "--measure", "--out", "stopped")
+    status, said = ended_by(signal.SIGRTMIN + 3, words, packed, lambda: begins("load", begun))
+    assert status == 130 and "stopped: " in said and "Traceback" not in said, (status, said)
+    deadline = time.monotonic() + 60
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(copied_engine) == {}
 
 
 @pytest.mark.parametrize(

@@ -359,6 +359,28 @@ def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_
     assert processes_of(copied_engine) == {}
 
 
+READER = """
+import subprocess, sys, time
+listing = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, pipesize=4096)
+time.sleep(60)
+"""
+
+
+def test_a_list_whose_reader_is_killed_ends(copied_engine: Path) -> None:
+    """It is more than the pipe holds, so it is still being written when nobody is left to read it."""
+    with subprocess.Popen([sys.executable, "-c", READER, copied_engine, "list", "--json"]) as reader:
+        deadline = time.monotonic() + 30
+        while not processes_of(copied_engine) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        listed = processes_of(copied_engine)
+        reader.kill()
+    assert len(listed) == 1
+    deadline = time.monotonic() + 30
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert processes_of(copied_engine) == {}
+
+
 def test_the_real_engine_refuses_a_wrong_setting_as_the_users_mistake(use_engine: Path) -> None:
     with pytest.raises(Refusal) as refusal, Server("prefork", workload="bytes", settings={"backlog": -5}):
         pass

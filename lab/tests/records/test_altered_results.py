@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -12,12 +13,22 @@ from typing import Any
 
 import pytest
 from made.paths import TESTS
+from made.refusals import codes_printed
 from made.stand_in import answered
 
-from thunderherd.engine.client import Server
+from thunderherd.engine.client import EngineError, Server, catalogue
+from thunderherd.errors import UserError
+from thunderherd.gate import calibration
+from thunderherd.machine.limits import limits_of_lines
+from thunderherd.records.directory import COUNTED, WITH_COUNTERS, RunDirectory
+from thunderherd.records.summary import TrialRecord
 
-COMMANDS = (("table",), ("summary",), ("table", "--pairs"), ("plot",))
-ALTERATIONS = 12
+COMMANDS = (
+    "table RUN", "explain RUN", "summary RUN", "diff RUN KEPT", "table RUN --pairs", "plot RUN",
+    "export RUN --otava series.csv", "claims unp-ch30 RUN", "report RUN --output page.html",
+)  # fmt: skip
+"""The commands that read results. An altered file meets `IN_TURN` of them, so that each meets some."""
+ALTERATIONS, IN_TURN = 12, 2
 """The number of alterations of each file."""
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 2**70, 1e308, "", "\x1b[31mred", "../../etc/passwd", [], {}, [[]], {"": None},
@@ -78,13 +89,102 @@ def test_altered_results_are_shown_or_refused(
     (run / name).unlink()
     first, *rest = (kept / name).read_text().splitlines() if name.endswith("l") else ["", ""]
     data = json.loads(first if name.endswith("l") else (kept / name).read_text())
-    for draw in draws(ALTERATIONS):
+    for number, draw in enumerate(draws(ALTERATIONS)):
         text = altered(data, draw)
         (run / name).write_text("\n".join([text, *rest, ""]) if name.endswith("l") else text)
-        for command, *options in COMMANDS:
-            done = answered(command, str(run), *options)
+        for place in range(IN_TURN):
+            command = COMMANDS[(IN_TURN * number + place) % len(COMMANDS)]
+            places = {"RUN": str(run), "KEPT": str(kept)}
+            done = answered(*(places.get(word, word) for word in command.split()))
             assert "\x1b[31m" not in done.stdout + done.stderr, text
             assert done.returncode == 0 or done.stderr.startswith("thunderherd: "), (command, done, text)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("name", [COUNTED, WITH_COUNTERS])
+def test_altered_extra_trials_are_read_or_refused_by_a_run_that_is_resumed(
+    name: str, kept: Path, tmp_path: Path, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for each in ("run.json", "trials.jsonl"):
+        shutil.copy2(kept / each, run)
+    first, second, *_ = (kept / COUNTED).read_text().splitlines()
+    data = json.loads(first)
+    with RunDirectory.resume(run) as directory:
+        for draw in draws(ALTERATIONS):
+            text = altered(data, draw)
+            (run / name).write_text(f"{text}\n{second}\n")
+            try:
+                assert len(directory.extra_trials(name, TrialRecord)) == 2
+            except UserError as error:
+                assert error.codes == ("results.broken_line",), text
+
+
+@pytest.mark.fuzz
+@pytest.mark.usefixtures("use_engine")
+def test_altered_limits_are_read_or_refused(
+    kept: Path, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    """As a run that is resumed reads them."""
+    lines, listed = (kept / "limits.jsonl").read_text().splitlines(), catalogue().limits
+    assert limits_of_lines(lines, listed).figures
+    with pytest.raises(EngineError):
+        limits_of_lines([*lines, '{"line": []}'], listed)
+    empty = next(json.loads(each) for each in lines if '"limit_round"' in each) | {"times": 0}
+    with pytest.raises(ValueError, match=empty["limit"]):
+        limits_of_lines([*lines, json.dumps(empty)], listed)
+    for draw in draws(ALTERATIONS):
+        place = draw.randrange(len(lines))
+        text = altered(json.loads(lines[place]), draw)
+        try:
+            limits_of_lines([*lines[:place], text, *lines[place + 1 :]], listed)
+        except (EngineError, ValueError):
+            pass
+        except UserError as error:
+            assert all(error.codes), text
+
+
+SESSION = {
+    "name": "first", "server": "./server {port}", "reference": "epoll", "workload": None, "lab": [],
+    "criteria": {"server_cpu_per_request": 5.0}, "settings": [["clients", "4"]], "budget": "1min",
+    "directory": "/", "saved": "2026-11-28T12:00:00+00:00",
+}  # fmt: skip
+
+
+@pytest.mark.fuzz
+def test_an_altered_baseline_is_listed_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    file = tmp_path / "thunderherd/baselines/first/baseline.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(SESSION))
+    assert answered("baseline", "list").stdout.startswith("first ")
+    for draw in draws(ALTERATIONS):
+        text = altered(SESSION, draw)
+        file.write_text(text)
+        done = answered("baseline", "list")
+        assert "\x1b[31m" not in done.stdout + done.stderr, text
+        assert done.returncode == 0 or done.stderr.startswith("thunderherd: "), (done, text)
+
+
+@pytest.mark.fuzz
+def test_an_altered_calibration_is_read_or_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    machine = {"kernel": "6.18"}
+    made = calibration.Calibration(
+        server="epoll", workload=None, gates=9, alarms=0, undecided=1, budget_seconds=60.0, power=0.8,
+        margins={"server_cpu_per_request": 2.0}, would_find_percent={"server_cpu_per_request": 3.0},
+        measured=calibration.now(), machine=machine,
+    )  # fmt: skip
+    file = calibration.keep_calibration(made, machine)
+    assert calibration.kept_calibration(machine) == made
+    for draw in draws(ALTERATIONS):
+        file.write_text(altered(made.model_dump(), draw))
+        calibration.kept_calibration(machine)
 
 
 @pytest.mark.fuzz
@@ -100,6 +200,9 @@ def test_an_altered_file_of_a_load_is_merged_or_refused(
     (line,) = (json.loads(each) for each in done.stdout.splitlines() if '"line":"load"' in each)
     files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
     files[0].write_text(done.stdout)
+    empty = line["scheduled"] | {"service_time": line["scheduled"]["service_time"] | {"histogram": ""}}
+    files[1].write_text(json.dumps(line | {"scheduled": empty}))
+    assert codes_printed(answered("merge", *map(str, files)).stderr) == ["merge.damaged"]
     for draw in draws(ALTERATIONS):
         text = altered(line, draw)
         files[1].write_text(text)

@@ -216,7 +216,7 @@ def baseline(
             )
         for each in baselines():
             basis = f"with reference {each.reference}" if each.reference else "without a reference"
-            print(f"{each.name}  {each.saved[:10]}  {each.server} {basis}")
+            print(printable(f"{each.name}  {each.saved[:10]}  {each.server} {basis}"))
         return 0
     if action == "save":
         given += [f"--{name}={text}" for name, text in named.items() if text is not None]

@@ -242,11 +242,8 @@ def limit_lines(
 def limit_line(text: str) -> LimitLine:
     """Read a line of `limit_lines`; raise `EngineError` if it is not one."""
     what = "a line of engine limits"
-    models: dict[object, type[LimitLine]] = {
-        "limit_round": LimitRound,
-        "limit_unavailable": LimitUnavailable,
-    }
-    return understand(models.get(json_object(text, what).get("line"), Limits), text, what)
+    models: dict[str, type[LimitLine]] = {"limit_round": LimitRound, "limit_unavailable": LimitUnavailable}
+    return understand(models.get(str(json_object(text, what).get("line")), Limits), text, what)
 
 
 LAST_LINES = ("life", "profile")

@@ -156,7 +156,7 @@ def _histograms(result: LoadResult) -> list[str]:
     of_schedule = [_of(schedule, name) for name in OF_SCHEDULE] if schedule else []
     of_statuses = [each.latency for each in result.statuses.values()]
     parts = (result.latency, result.connecting, *of_schedule, *of_statuses)
-    return [each.histogram for each in parts if each and each.histogram]
+    return [each.histogram for each in parts if each and each.histogram is not None]
 
 
 def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:

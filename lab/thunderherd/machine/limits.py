@@ -53,7 +53,8 @@ def machine_limits(
     """Return the figures of the engine's lines; `listed` is the catalogue's list of limits.
 
     Figures are in the order of the catalogue, sizes ascending, then the derived ones. Raises ValueError if
-    the lines do not begin with how they were measured, or name a limit that the catalogue lacks.
+    the lines do not begin with how they were measured, name a limit that the catalogue lacks, or have an
+    empty round.
     """
     head: Limits | None = None
     rounds: Rounds = {}
@@ -70,6 +71,8 @@ def machine_limits(
             raise ValueError(
                 f"the engine measured an unknown limit, {line.limit} (known: {', '.join(units)})"
             )
+        elif line.times < 1:
+            raise ValueError(f"a round of {line.limit} has no repetition")
         else:
             rounds.setdefault(line.point, {})[line.round] = _one(line, units[line.limit])
             faults.setdefault(line.point, {})[line.round] = line.page_faults / line.times

@@ -30,16 +30,19 @@ const MOST_RESIDENT: u64 = 96 << 20;
 #[derive(Clone, Copy)]
 struct Spoken {
     workload: &'static str,
+    /// Options of its load.
+    options: &'static str,
     /// Bytes of a request.
     request: usize,
     reply: fn() -> Vec<u8>,
 }
 
 const SPOKEN: [Spoken; 3] = [
-    Spoken { workload: "bytes", request: "64\n".len(), reply: || protocol::bytes(BYTES).reply },
-    Spoken { workload: "echo", request: BYTES, reply: || protocol::bytes(BYTES).reply },
+    Spoken { workload: "bytes", options: SIZE, request: "64\n".len(), reply: || protocol::bytes(BYTES).reply },
+    Spoken { workload: "echo", options: SIZE, request: BYTES, reply: || protocol::bytes(BYTES).reply },
     Spoken {
         workload: "http",
+        options: SIZE,
         // Up to the empty line.
         request: 0,
         reply: || {
@@ -48,6 +51,18 @@ const SPOKEN: [Spoken; 3] = [
             reply
         },
     },
+];
+
+/// Requests [`BYTES`].
+const SIZE: &str = "--bytes 64";
+
+/// The other workloads, and options with which a request is short. Their servers send no byte.
+const OTHERS: [(&str, &str); 5] = [
+    ("top_processes", "--closes client"),
+    ("bucket", "--keep-connections true"),
+    ("stream", "--stream-size 3000"),
+    ("fields", "--field-size 8"),
+    ("blast", "--repetitions 1 --keep-connections true"),
 ];
 
 impl Spoken {
@@ -377,7 +392,7 @@ fn every_fault_has_its_kind(spoken: Spoken, faults: Vec<Fault>, loads: &[(String
                 }
                 scope.spawn(move || {
                     let port = if fault.answers { vanishes(spoken) } else { fault.port };
-                    let all = format!("--bytes {BYTES} {options} --timeout {}ms", fault.timeout);
+                    let all = format!("{} {options} --timeout {}ms", spoken.options, fault.timeout);
                     let (ran, line) = load(spoken.workload, port, &all);
                     has_failed_as_it_should(fault, options, *asks, &ran, &line);
                 });
@@ -400,6 +415,27 @@ fn faults_of_replies_of_a_server_that_echoes_have_their_kind() {
 #[test]
 fn faults_of_replies_of_a_server_of_http_have_their_kind() {
     faults_of_replies_have_their_kind(SPOKEN[2]);
+}
+
+/// A server of any workload may send no byte of a reply. When a load ends does not depend on the workload, so each is loaded
+/// with a few requests. Nothing here knows how long these are: a server that stalls reads until the load closes.
+#[test]
+fn faults_without_a_reply_have_their_kind_in_the_other_workloads() {
+    let mut loads = loads();
+    loads.retain(|(options, asks)| asks.is_none() && !options.contains("--back-end"));
+    assert!(loads.len() > 3, "{loads:?}");
+    std::thread::scope(|scope| {
+        for (workload, options) in OTHERS {
+            let loads = &loads;
+            scope.spawn(move || {
+                let spoken = Spoken { workload, options, request: usize::MAX, reply: Vec::new };
+                let mut faults = faults(spoken);
+                faults.retain(|fault| WITHOUT_REPLY.contains(&fault.name));
+                assert_eq!(faults.len(), WITHOUT_REPLY.len());
+                every_fault_has_its_kind(spoken, faults, loads);
+            });
+        }
+    });
 }
 
 /// A redirection is a wrong reply, and no load follows it.

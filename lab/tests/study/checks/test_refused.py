@@ -17,6 +17,7 @@ from made.summaries.swept import BOTH_KEYS, STUDY, TWO_KEYS
 from made.written_study import GOOD, line_of, loaded, machine, refused
 
 from thunderherd.errors import Problem, UserError
+from thunderherd.study.checks.sweeps import OF_RUNS
 from thunderherd.toml.write import inline
 
 __all__ = ["machine"]
@@ -285,6 +286,42 @@ def test_golden_page_of_refusals(tmp_path: Path, golden: Callable[[str, str], No
         for name, old, new, _, _ in MISTAKES
     ]
     golden("study/refusals.txt", page(cases))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"normalise_connections = {'9' * 401}",
+        "equivalence = 1e-14",
+        'equivalence = "0.00000000000001%"',
+        "alpha = 1e-14",
+    ],
+)
+def test_a_number_that_no_figure_can_be_computed_with_is_refused(line: str, tmp_path: Path) -> None:
+    text = GOOD.replace("normalise_connections = 5000", line)
+    (problem,) = refused(tmp_path, text)
+    assert (problem.code, problem.where) == ("study.invalid_value", f"small.toml:{line_of(text, line)}")
+    key, _, value = line.partition(" = ")
+    override = f"measure.{key}={value.strip(chr(34))}"
+    assert [each.code for each in refused(tmp_path, GOOD, override)] == ["study.invalid_value"]
+
+
+OWN_CSV = """
+[source_csv]
+file = "results.csv"
+sweeps = ["pool_size"]
+[source_csv.columns]
+server = { names = { prefork = "row 2" } }
+"""
+
+
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_the_sources_csv_file_is_none_of_the_run_itself(name: str, tmp_path: Path) -> None:
+    assert swept.loaded(tmp_path, STUDY + OWN_CSV).source_csv is not None
+    text = STUDY + OWN_CSV.replace("results.csv", name)
+    (problem,) = swept.refused(tmp_path, text)
+    where = f"swept.toml:{line_of(text, f'file = {inline(name)}')}"
+    assert (problem.code, problem.where) == ("study.file_of_run", where)
 
 
 def test_control_with_design_or_row_is_refused(tmp_path: Path) -> None:
