@@ -37,8 +37,8 @@ def test_a_short_run_is_watched_and_leaves_nothing(monkeypatch: pytest.MonkeyPat
         (Held(9, 4, 100.0), 1),
         (Held(9, 3, 111.0), 1),
         (Held(12, 5, 200.0), 3),
-        (Held(9, 3, 185.0, 1000), 0),
-        (Held(9, 3, 195.0, 1000), 1),
+        (Held(9, 3, 125.0, 1000), 0),
+        (Held(9, 3, 135.0, 1000), 1),
     ],
 )
 def test_growth_is_found(late: Held, number: int) -> None:

@@ -109,6 +109,12 @@ impl Drop for ControlGroup {
 /// The CPU quotas of this process: those of its groups, and of all groups above them.
 pub struct CpuQuotas(Vec<(ControlGroup, Statistic)>);
 
+/// The CPU quotas of this process, from a moment on.
+pub struct CpuQuotasSince {
+    quotas: CpuQuotas,
+    stopped_before: Duration,
+}
+
 /// A line of `cpu.stat`: its name, and its unit in nanoseconds.
 type Statistic = (&'static str, u64);
 
@@ -136,6 +142,22 @@ impl CpuQuotas {
     pub fn stopped(&self) -> Duration {
         let times = self.0.iter().filter_map(|(group, (name, unit))| Some(group.line("cpu.stat", name).ok()? * unit));
         Duration::from_nanos(times.sum())
+    }
+
+    /// Begins now.
+    pub fn since_now() -> CpuQuotasSince {
+        let quotas = CpuQuotas::of_this();
+        let stopped_before = quotas.stopped();
+        CpuQuotasSince { quotas, stopped_before }
+    }
+}
+
+impl CpuQuotasSince {
+    /// Returns for how long they have stopped their groups since the beginning, in nanoseconds; `None` without a quota.
+    pub fn throttled_ns(&self) -> Option<u64> {
+        // A group that was removed meanwhile has no times, so the second reading may be smaller.
+        let stopped = self.quotas.stopped().saturating_sub(self.stopped_before);
+        (!self.quotas.0.is_empty()).then(|| stopped.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 }
 

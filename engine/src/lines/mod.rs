@@ -179,6 +179,9 @@ pub struct Summary {
     pub workers: Option<Vec<u64>>,
     /// Connections that the listening socket dropped. Null for a server that is not ours.
     pub listen_drops: Option<u32>,
+    /// Time for which CPU quotas stopped the control groups of this process while the server ran, added up over CPUs. Null
+    /// without a quota.
+    pub throttled_ns: Option<u64>,
     /// Counters over the whole life.
     #[serde(flatten)]
     pub readout: Readout,

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 from made.engines import processes_of
+from made.interrupted import STUDY
 from made.refusals import codes_printed, refused
 from made.stand_in import answered, forked
 
 from thunderherd.cli import labs
+from thunderherd.cli.main import run_command
 from thunderherd.engine.client import catalogue
 from thunderherd.labs import KINDS
 from thunderherd.labs.words import QUANTITIES
+from thunderherd.records.directory import load
 from thunderherd.study import lab_option
 from thunderherd.study.overrides import parse_override
 
@@ -302,3 +305,38 @@ def test_unknown_lab_of_a_run_is_refused_with_a_suggestion(
     assert "run: --lab vet: " in done.stderr and "'veth'?" in done.stderr
     assert ", ".join([*KINDS, "free", "apart"]) in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+# --user -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run unp-ch30", "compare epoll prefork", "gate --base epoll --head prefork", "knee epoll --p99 5ms",
+        "crossover send_each writev --over bytes=64..64KiB", "grade epoll --reference prefork",
+        "conform epoll", "baseline save first epoll --reference prefork",
+    ],
+)  # fmt: skip
+def test_a_user_who_cannot_run_servers_is_refused(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert run_command([*words.split(), "--user", "no-such-user"]) in (2, 128)
+    why = "study.unknown_user" if os.geteuid() == 0 else "study.user_without_root"
+    said = capsys.readouterr().err
+    assert {*codes_printed(said)} == {why} and "no-such-user" in said, said
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.usefixtures("use_engine")
+def test_servers_and_clients_of_a_run_are_those_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(STUDY)
+    words = ["run", str(tmp_path / "small.toml"), "--out", str(tmp_path / "run"), "--user", "nobody"]
+    assert run_command(words) == 0
+    kept = load(tmp_path / "run")
+    assert kept.run.study["lab"]["user"] == "nobody" and kept.summary is not None
+    assert kept.summary.trials.valid == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -265,6 +266,26 @@ def test_a_load_under_a_cpu_quota_is_not_valid(
     (throttled,) = [each for each in result["validity"]["checks"] if each["name"] == "throttled"]
     assert throttled["holds"] is False and throttled["limit"] < throttled["value"] < 10
     assert "cpu.max" in throttled["words"]
+
+
+def test_a_server_under_a_cpu_quota_says_how_long_it_stopped(
+    make_control_group: Callable[[str], Path], real_engine: Path, here: Path
+) -> None:
+    made = make_control_group("cpu")
+    files = part_of_a_cpu(made, percent=5)
+    limit = "".join(f"echo {text} >{made / name}; " for name, text in files.items())
+    serve = f"{limit} echo $$ >{made}/cgroup.procs; exec {real_engine} serve epoll --listen 127.0.0.1:0"
+    with subprocess.Popen(["sh", "-c", serve], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().removeprefix("listening on ").strip()
+            loaded = shell(f"{real_engine} load bytes --connect {address} --loops 2000", here)
+            server.send_signal(signal.SIGINT)
+            said, _ = server.communicate(timeout=60)
+        finally:
+            server.kill()
+    assert server.returncode == 0, (loaded, said)
+    assert "note: a CPU quota stopped this server's control group for " in " ".join(said.split()), said
 
 
 def test_a_run_under_a_cpu_quota_says_so_and_ends_with_3(

@@ -215,7 +215,7 @@ def test_a_run_without_trials_has_an_empty_frame(small_study: Study, tmp_path: P
 
 def test_tidy_tables_hold_the_frame(run: Path, small_study: Study) -> None:
     with RunDirectory.resume(run) as directory:
-        directory.finish(summarise(small_study, directory.trials, {}, seed=1))
+        directory.finish(summarise(small_study, directory.trials, {}, seed=1), directory.trials)
     frame = thunderherd.load(run).frame()
     assert polars.read_parquet(run / "trials.parquet").equals(frame)
     csv = polars.read_csv(run / "trials.csv")
@@ -230,7 +230,7 @@ def test_the_summary_survives_its_file(run: Path, small_study: Study) -> None:
     trials = some_trials(small_study)
     summary = summarise(small_study, trials, {"kernel": "Linux"}, seed=1)
     with RunDirectory.resume(run) as directory:
-        directory.finish(summary)
+        directory.finish(summary, trials)
     assert records_directory.load(run).summary == summary
     keys = json.loads((run / "summary.json").read_text())
     assert {"study", "machine", "contenders", "pairs", "claims", "trials"} <= set(keys)

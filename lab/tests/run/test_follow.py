@@ -57,7 +57,8 @@ class Writer:
             )
 
     def finish(self) -> None:
-        self.directory.finish(summarise(self.study, self.directory.trials, {}, seed=1))
+        trials = self.directory.trials
+        self.directory.finish(summarise(self.study, trials, {}, seed=1), trials)
         self.directory.close()
 
 

@@ -98,7 +98,7 @@ def test_run_whose_counted_trials_are_all_late_shows_the_reason(
         assert re.search(f"prefork {NOT_COUNTED}: .* {TOO_BUSY}", " ".join(shown.split()))
     again = summary.model_copy(update={"limits": MachineLimits(cpus=[0], settings={}, figures=[])})
     with RunDirectory.resume(tmp_path / "run") as directory:
-        directory.finish(again)
+        directory.finish(again, directory.trials)
     for words in ([], ["prefork", "iterative"]):
         assert run_command(["explain", str(tmp_path / "run"), *words]) == 2
         error = capsys.readouterr().err

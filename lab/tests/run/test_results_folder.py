@@ -44,7 +44,7 @@ def folder(small_study: Study, tmp_path: Path) -> Path:
                 directory.append(
                     made_trial(small_study, contender.name, block, position=position, valid=valid, cost=cost)
                 )
-        directory.finish(summarise(small_study, directory.trials, {}, seed=1))
+        directory.finish(summarise(small_study, directory.trials, {}, seed=1), directory.trials)
     (path / "README.txt").write_text("of an earlier version")
     write_folder(thunderherd.load(path))
     return path

@@ -27,7 +27,7 @@ from thunderherd.run.own_programs import prepared
 from thunderherd.run.runner import OTHER_RUN, run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.own_programs import check_owner
-from thunderherd.trial.caveats import own_server_notes
+from thunderherd.trial.caveats import own_server_notes, root_notes
 from thunderherd.trial.folder import filled_in
 from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import run_trial
@@ -146,6 +146,18 @@ def test_its_own_count_of_requests_is_compared_with_that_of_its_clients(
     assert is_valid or f" {sent + (more or 0)} requests, its clients {sent}" in trial.invalid_reasons[0]
     notes = [*own_server_notes(made, [trial])]
     assert any("only the clients' counts are checked" in note for note in notes) == (more is None)
+
+
+def test_commands_that_ran_as_root_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = study(tmp_path, "closed", COUNTED)
+    (note,) = root_notes(made, {"effective_user": 0})
+    assert note.startswith("commands that ran as root: own; ") and "--user NAME" in note
+    assert [*root_notes(made, {"effective_user": 1000})] == [*root_notes(made, {})] == []
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    dropped = load_study(str(made.path), "quick", ("lab.user=nobody",), client.catalogue())
+    assert [*root_notes(dropped, {"effective_user": 0})] == []
+    of_ours = made.model_copy(update={"contenders": [made.contender("ours")]})
+    assert [*root_notes(of_ours, {"effective_user": 0})] == []
 
 
 @pytest.mark.parametrize("line", ["12", '{"requests": "many"}', "\\x1b[31m", '{"answered": 7}'])

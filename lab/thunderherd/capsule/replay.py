@@ -10,7 +10,7 @@ from thunderherd.capsule.verdicts import Compared, compared, named_figures, name
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.open_claims import for_claims
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.records.directory import RunInfo, SavedRun, load
+from thunderherd.records.directory import ANOTHER, RunInfo, SavedRun, is_begun, load
 from thunderherd.run.follow import Followed
 from thunderherd.run.recordings import FOLDER, STUDY_FOLDER
 
@@ -90,13 +90,21 @@ def commands_in(study: Study) -> list[Sequence[str]]:
 
 
 def measured_again(
-    directory: Path, out: Path, command: Sequence[str], *, allow_commands: bool
+    directory: Path, out: Path, command: Sequence[str], *, allow_commands: bool, with_out: bool = True
 ) -> tuple[Summary, SavedRun, list[Compared]]:
-    """Run the study of an unpacked capsule here with its seed; return the verdicts of both runs."""
+    """Run the study of an unpacked capsule here with its seed; return the verdicts of both runs.
+
+    `with_out` is whether `out` was typed.
+    """
     from thunderherd.engine.client import catalogue
-    from thunderherd.run.runner import run_study
+    from thunderherd.run.runner import again, run_study
     from thunderherd.study.loading import load_study
 
+    if is_begun(out):
+        # A run would advise --resume, which `replay` does not have.
+        raise UserError(
+            "the directory already has a run", code="run.directory_taken", hint=ANOTHER, where=str(out)
+        )
     saved = load(directory)
     file = study_file(directory, saved.run)
     if file is None or saved.summary is None:
@@ -118,7 +126,9 @@ def measured_again(
             where="replay",
         )
     _check_files(study, directory)
-    summary = run_study(for_claims(study), out, seed=saved.run.seed, command=command)
+    # The unpacked study is gone when the command has ended, so the run cannot be resumed.
+    go_on = again(with_out=with_out)
+    summary = run_study(for_claims(study), out, seed=saved.run.seed, command=command, go_on=go_on)
     return summary, saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
 
 

@@ -22,11 +22,13 @@ from thunderherd.cli.options import (
     Overrides,
     ReplySize,
     Resume,
+    RunsAs,
     Seed,
     Workload,
     check_output,
     check_resume,
     check_room,
+    chosen_labs,
     command_line,
 )
 from thunderherd.errors import UserError
@@ -75,6 +77,7 @@ def compare(
         typer.Option("--receive", metavar="NAME", help="Receive primitive (default: the usual one)."),
     ] = None,
     lab: Lab = None,
+    user: RunsAs = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -146,7 +149,7 @@ def compare(
         workload=workload,
         primitive=primitive,
         receive=receive,
-        lab=tuple(lab or ()),
+        lab=tuple(chosen_labs(lab, user)),
         budget=budget,
         fixed=tuple(overrides or ()),
         seed=seed,

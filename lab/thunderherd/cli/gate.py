@@ -27,10 +27,12 @@ from thunderherd.cli.options import (
     Overrides,
     ReplySize,
     Resume,
+    RunsAs,
     Seed,
     check_output,
     check_resume,
     check_room,
+    chosen_labs,
     command_line,
     write_output,
 )
@@ -160,6 +162,7 @@ def gate(
     ] = None,
     as_json: AsJson = False,
     lab: Lab = None,
+    user: RunsAs = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Out = None,
@@ -197,7 +200,8 @@ def gate(
             **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
-        fixed = (*as_overrides(read(lab or (), command="gate: ")), *(overrides or ()))
+        labs = read(chosen_labs(lab, user), command="gate: ")
+        fixed = (*as_overrides(labs), *(overrides or ()))
         found = gate_study(
             StudyGateRequest(
                 study=studies[0], size="quick", margin_percent=allowed, margins=tuple(typed), base=base,
@@ -216,8 +220,9 @@ def gate(
         request = GateRequest(
             contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=chosen,
             criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
-            lab=tuple(lab or ()), budget=budget or USUAL_BUDGET, fixed=tuple(overrides or ()), seed=seed,
-            out=out, resume=resume, words=tuple(command_line()), conform=not no_conform, power=chance,
+            lab=tuple(chosen_labs(lab, user)), budget=budget or USUAL_BUDGET, fixed=tuple(overrides or ()),
+            seed=seed, out=out, resume=resume, words=tuple(command_line()), conform=not no_conform,
+            power=chance,
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,14 @@ Lab = Annotated[
         "--lab",
         metavar="LAB",
         help=f"{LAB_VALUE} (default: that of the study, if there is one, else loopback).",
+    ),
+]
+RunsAs = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="User that servers and clients run as if root runs this (default: root itself).",
     ),
 ]
 Overrides = Annotated[
@@ -93,6 +102,11 @@ def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
             hint="add --out DIR",
             where=command,
         )
+
+
+def chosen_labs(lab: Sequence[str] | None, user: str | None) -> list[str]:
+    """Return the values of --lab, with --user as one of them."""
+    return [*(lab or ()), *(() if user is None else (f"user={json.dumps(user)}",))]
 
 
 # The results of a run ---------------------------------------------------------------------------------------

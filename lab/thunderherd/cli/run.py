@@ -17,10 +17,12 @@ from thunderherd.cli.options import (
     Overrides,
     ResultsDirectory,
     Resume,
+    RunsAs,
     Seed,
     StudyName,
     check_resume,
     check_room,
+    chosen_labs,
     command_line,
     status_of_run,
 )
@@ -52,6 +54,7 @@ def run(
     seed: Seed = None,
     out: Out = None,
     lab: Lab = None,
+    user: RunsAs = None,
     allow_commands: Annotated[
         bool,
         typer.Option(
@@ -91,7 +94,10 @@ def run(
     check_resume("run", resume=resume, out=out)
     size = sizes[0][0] if sizes else None
     if show_defaults:
-        others = {"--set": overrides, "--seed": seed, "--out": out, "--lab": lab, "--profile": profile}
+        others = {
+            "--set": overrides, "--seed": seed, "--out": out, "--lab": lab, "--user": user,
+            "--profile": profile,
+        }  # fmt: skip
         _show_defaults(
             study, size, [name for name, value in others.items() if value is not None and value is not False]
         )
@@ -105,7 +111,7 @@ def run(
     from thunderherd.study.own_programs import check_owner
 
     # The more explicit --set wins over --lab.
-    labs = lab or []
+    labs = chosen_labs(lab, user)
     values = [*as_overrides(read(labs, command="run: ")), *(overrides or [])]
     if resume and out is not None:
         from thunderherd.records.directory import is_begun, read_run
@@ -216,7 +222,7 @@ def _run(
     *,
     resume: bool,
     conform: bool = True,
-    go_on: Sequence[str] = (),
+    go_on: tuple[str, ...] = (),
 ) -> Summary:
     from thunderherd.claims.claim_file import load_source
     from thunderherd.judge.claims.paper_counters import load_counters

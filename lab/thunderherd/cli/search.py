@@ -12,9 +12,11 @@ from thunderherd.cli.options import (
     Out,
     Overrides,
     Resume,
+    RunsAs,
     Seed,
     check_resume,
     check_room,
+    chosen_labs,
     command_line,
 )
 from thunderherd.errors import UserError
@@ -65,6 +67,7 @@ def crossover(
         typer.Option("--show", metavar="METRIC", help="Further metric; may be repeated (default: none)."),
     ] = None,
     lab: Lab = None,
+    user: RunsAs = None,
     study: Annotated[
         str | None,
         typer.Option(
@@ -121,7 +124,7 @@ def crossover(
         side=side,
         metric=metric,
         show=tuple(show or ()),
-        lab=tuple(lab or ()),
+        lab=tuple(chosen_labs(lab, user)),
         duration=duration,
         points=points,
         blocks=blocks,
@@ -169,6 +172,7 @@ def knee(
         str | None, typer.Option("--connections", help="Connections: kept or per_request (default kept).")
     ] = None,
     lab: Lab = None,
+    user: RunsAs = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -220,7 +224,7 @@ def knee(
         points=points,
         blocks=blocks,
         quick=quick,
-        lab=tuple(lab or ()),
+        lab=tuple(chosen_labs(lab, user)),
         fixed=tuple(overrides or ()),
         seed=seed,
         out=out,

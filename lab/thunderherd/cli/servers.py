@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
@@ -16,10 +17,12 @@ from thunderherd.cli.options import (
     AsJson,
     Lab,
     Out,
+    RunsAs,
     Seed,
     Workload,
     check_output,
     check_room,
+    chosen_labs,
     command_line,
     write_output,
 )
@@ -92,6 +95,7 @@ def conform(
         Path | None,
         typer.Option("--junit", metavar="FILE", help="File for JUnit XML (default: none)."),
     ] = None,
+    user: RunsAs = None,
     as_json: AsJson = False,
 ) -> int:
     """Check a server against the numbered cases of its workload.
@@ -111,7 +115,8 @@ def conform(
     from thunderherd.text.layout import make_console
 
     longest = _seconds(timeout)
-    chosen = typed_server(server, workload, catalogue(), path=path)
+    runs_as = _checked_user("conform", user)
+    chosen = replace(typed_server(server, workload, catalogue(), path=path), user=runs_as)
     try:
         found = conformance(chosen, numbers=numbers, seed=seed, patience=longest, plain=plain)
     except EngineError as error:
@@ -125,6 +130,17 @@ def conform(
     if junit is not None:
         write_output("conform", junit, as_junit(found), quiet=as_json)
     return FAILED if found.failed else 0
+
+
+def _checked_user(command: str, user: object | None) -> str | None:
+    """Return a user that a server can run as; raise `UserError` if it cannot."""
+    from thunderherd.study.checks.machine import unavailable_user
+
+    if user is None:
+        return None
+    if problem := unavailable_user(str(user)):
+        raise UserError(problem.at(f"{command}: --user {user}"))
+    return str(user)
 
 
 def _seconds(text: str) -> float:
@@ -224,6 +240,7 @@ def grade(
         Path | None, typer.Option("--output", metavar="FILE", help="File for the grade (default: print it).")
     ] = None,
     lab: Lab = None,
+    user: RunsAs = None,
     seed: Seed = None,
     out: Out = None,
 ) -> int:
@@ -253,18 +270,22 @@ def grade(
     from thunderherd.engine.client import catalogue
     from thunderherd.grade.grading import PREDICTIONS, Assignment, NoVerdict
     from thunderherd.grade.grading import grade as grade_once
+    from thunderherd.study.lab_option import read
 
     if predict is not None:
         _known("prediction", predict, (*PREDICTIONS, ASK), "predict")
     offered = catalogue()
-    subject = typed_server(server, workload, offered, command="grade")
+    labs = chosen_labs(lab, user)
+    # The cases run as the same user as the comparison.
+    runs_as = _checked_user("grade", read(labs, command="grade: ").get("user"))
+    subject = replace(typed_server(server, workload, offered, command="grade"), user=runs_as)
     assignments = [
         Assignment(
             subject=subject,
             reference=reference,
             rubric=used,
             catalogue=offered,
-            lab=tuple(lab or ()),
+            lab=tuple(labs),
             seed=seed,
             out=out / str(number) if out is not None and repeat > 1 else out,
             words=tuple(command_line()),

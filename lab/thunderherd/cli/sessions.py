@@ -18,6 +18,7 @@ from thunderherd.cli.options import (
     ResultsDirectory,
     check_output,
     check_room,
+    chosen_labs,
     command_line,
     status_of_run,
 )
@@ -107,7 +108,9 @@ def replay(
             return FAILED if differing else 0
         check_room()
         place = out or default_directory(f"replay-{saved.summary.study.name}")
-        summary, _, found = measured_again(directory, place, command_line(), allow_commands=allow_commands)
+        summary, _, found = measured_again(
+            directory, place, command_line(), allow_commands=allow_commands, with_out=out is not None
+        )
         if status := status_of_run(summary, "replay"):
             return status
         _print_verdicts(found)
@@ -176,6 +179,15 @@ def baseline(
     ] = None,
     clients: Clients = None,
     size: ReplySize = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="NAME",
+            help="With save, the user that servers and clients run as if root runs this (default: root "
+            "itself).",
+        ),
+    ] = None,
     as_json: AsJson = False,
     out: Out = None,
 ) -> int:
@@ -198,6 +210,7 @@ def baseline(
             "--margin": margin,
             "--budget": budget,
             "--workload": workload,
+            "--user": user,
             **{f"--{name}": text for name, text in named.items()},
             **({} if action == "save" else {word: word for word in given if word.startswith("-")}),
         },
@@ -220,7 +233,7 @@ def baseline(
         return 0
     if action == "save":
         given += [f"--{name}={text}" for name, text in named.items() if text is not None]
-        return _save(given, reference, margin or "5%", budget or "1min", workload)
+        return _save(given, reference, margin or "5%", budget or "1min", workload, chosen_labs(None, user))
     if action == "compare":
         return _compare(given, out, across_sessions=across_sessions, as_json=as_json)
     raise UserError(
@@ -241,7 +254,14 @@ def _refuse_options(action: str, given: Sequence[str]) -> None:
         )
 
 
-def _save(words: Sequence[str], reference: str | None, margin: str, budget: str, workload: str | None) -> int:
+def _save(
+    words: Sequence[str],
+    reference: str | None,
+    margin: str,
+    budget: str,
+    workload: str | None,
+    lab: list[str],
+) -> int:
     from thunderherd.cli.compare import parted, percent
     from thunderherd.gate.baseline import Baseline, save
 
@@ -257,7 +277,7 @@ def _save(words: Sequence[str], reference: str | None, margin: str, budget: str,
     made = Baseline(
         name=servers[0], server=servers[1], reference=reference, budget=budget, workload=workload,
         criteria={"server_cpu_per_request": allowed, "latency_p50_seconds": allowed}, settings=settings,
-        lab=[], directory=str(Path.cwd()), saved="",
+        lab=lab, directory=str(Path.cwd()), saved="",
     )  # fmt: skip
     print(f"kept in {save(made, command_line())}")
     return 0

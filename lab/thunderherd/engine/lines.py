@@ -487,6 +487,10 @@ class ServerSummary(Account):
         None,
         description="Connections that the listening socket dropped. Null for a server that is not ours.",
     )
+    throttled_ns: int | None = Field(
+        None,
+        description="Time for which CPU quotas stopped the control groups of this process while the server ran, added up over CPUs. Null without a quota.",
+    )
     counters: dict[str, int | None] = Field(
         {},
         description="Requested counters by name, including all child processes. Counters with several figures also have `COUNTER.PART`. Null if unavailable.",

@@ -157,6 +157,7 @@ def request_of(baseline: Baseline, out: Path | None, words: Sequence[str]) -> Ga
         budget=baseline.budget,
         out=out,
         words=tuple(words),
+        has_resume=False,
     )
 
 

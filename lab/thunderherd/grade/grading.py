@@ -152,7 +152,7 @@ class Assignment:
         return GradeRequest(
             contenders=(self.subject.typed, self.reference), settings=tuple(settings),
             workload=self.subject.workload, lab=self.lab, budget=own.budget, seed=self.seed, out=self.out,
-            words=self.words, cost_alone=True, conform=False,
+            words=self.words, cost_alone=True, conform=False, has_resume=False,
         )  # fmt: skip
 
     def check(self) -> list[int]:

@@ -25,7 +25,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,6 +89,8 @@ COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
 WITH_COUNTERS, WITHOUT_COUNTERS = "with_counters.jsonl", "without_counters.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
+Outline = Callable[[TrialRecord], TrialRecord]
+"""Returns what a run in progress keeps of a trial in memory."""
 
 LOCK_ATTEMPTS, LOCK_SECONDS = 5, 0.02
 """How often to try for a run's lock before another run is assumed to hold it, and the time between."""
@@ -158,20 +160,28 @@ def release_unused() -> None:
 # Writing
 
 
+def _whole(trial: TrialRecord) -> TrialRecord:
+    return trial
+
+
 class RunDirectory:
     """The directory of a run in progress. Only one process can write to it at a time.
 
     Make it with `create` or `resume`, and close it (it is a context manager).
     """
 
-    def __init__(self, path: Path, info: RunInfo, trials: list[TrialRecord], descriptor: int) -> None:
+    def __init__(
+        self, path: Path, info: RunInfo, trials: list[TrialRecord], descriptor: int, outline: Outline
+    ) -> None:
         self.path = path
         self.info = info
         self.trials = trials
+        """Of each trial on disk, what `outline` keeps; `read_trials` has the whole trials."""
         self._descriptor = descriptor
+        self._outline = outline
 
     @classmethod
-    def create(cls, path: Path, info: RunInfo) -> Self:
+    def create(cls, path: Path, info: RunInfo, outline: Outline = _whole) -> Self:
         """Makes a new directory, or takes an empty one. Raises `UserError` if it is not empty."""
         _check_unused(path)
         path.mkdir(parents=True, exist_ok=True)
@@ -184,10 +194,10 @@ class RunDirectory:
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(path, info, [], descriptor)
+        return cls(path, info, [], descriptor, outline)
 
     @classmethod
-    def resume(cls, path: Path) -> Self:
+    def resume(cls, path: Path, outline: Outline = _whole) -> Self:
         """Opens the directory of a run to continue it. Cuts off an unfinished last line.
 
         Raises `UserError` if there is no run, if another process is writing to it, or if a line is malformed.
@@ -195,12 +205,12 @@ class RunDirectory:
         info = read_run(path)
         descriptor = _open_for_appending(path)
         try:
-            trials, length = _read_trials(path / TRIALS, TrialRecord)
+            trials, length = _read_trials(path / TRIALS, TrialRecord, outline)
             os.ftruncate(descriptor, length)
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(path, info, trials, descriptor)
+        return cls(path, info, trials, descriptor, outline)
 
     def note_resumption(self, when: str) -> None:
         """Records in run.json that the run was resumed."""
@@ -217,7 +227,11 @@ class RunDirectory:
     def append(self, trial: TrialRecord) -> None:
         """Writes one trial; it is on disk when this returns."""
         _append(self._descriptor, trial, self.path / TRIALS)
-        self.trials.append(trial)
+        self.trials.append(self._outline(trial))
+
+    def read_trials(self) -> list[TrialRecord]:
+        """Reads the whole trials, which take some 65 KB of memory each."""
+        return _read_trials(self.path / TRIALS, TrialRecord)[0]
 
     def extra_trials(self, file: str, kind: type[Trial]) -> list[Trial]:
         """Reads the extra trials of a file. Cuts off an unfinished last line."""
@@ -248,10 +262,12 @@ class RunDirectory:
         """Writes the lines of the machine limits."""
         write_text(self.path / LIMITS, "".join(f"{line}\n" for line in lines))
 
-    def finish(self, summary: Summary) -> None:
-        """Writes summary.json and the tables of trials."""
+    def finish(self, summary: Summary, trials: Sequence[TrialRecord]) -> SavedRun:
+        """Writes summary.json and the tables of the whole trials; returns the run."""
         write_text(self.path / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
-        SavedRun(self.path, self.info, self.trials, summary).write_tidy()
+        saved = SavedRun(self.path, self.info, trials, summary)
+        saved.write_tidy()
+        return saved
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -376,8 +392,10 @@ def read_run(path: Path) -> RunInfo:
         ) from None
 
 
-def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
-    """All trials of a file, and the length of its complete lines in bytes.
+def _read_trials(
+    path: Path, kind: type[Trial], outline: Callable[[Trial], Trial] | None = None
+) -> tuple[list[Trial], int]:
+    """All trials of a file, or their outlines, and the length of its complete lines in bytes.
 
     A killed process leaves at most an unfinished last line; a loss of power may leave zeros there. That trial
     is lost, and only that one. Any other malformed line raises `UserError`.
@@ -390,19 +408,21 @@ def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
         raise _unreadable(path, error) from None
     trials: list[Trial] = []
     length = 0
-    *lines, unfinished = content.split(b"\n")
-    if lines and not unfinished and b"\0" in lines[-1]:
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
+    # Line by line: to split it would need as much memory again.
+    for number, line in enumerate(io.BytesIO(content), start=1):
+        is_last = length + len(line) == len(content)
+        if not line.endswith(b"\n") or (is_last and b"\0" in line):
+            break
         try:
-            trials.append(kind.model_validate_json(line))
+            trial = kind.model_validate_json(line[:-1])
         except ValidationError as error:
             raise UserError(
                 f"not a trial of this version of Thunderherd: {_first(error)}",
                 code="results.broken_line",
                 where=f"{path}:{number}",
             ) from None
-        length += len(line) + 1
+        trials.append(trial if outline is None else outline(trial))
+        length += len(line)
     return trials, length
 
 

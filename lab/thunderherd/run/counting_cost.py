@@ -39,7 +39,7 @@ def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Prog
 
     Runs nothing if no judged trial counted events of the processor.
     """
-    if not study.counting_cost.is_asked_for or not (events := events_counted(study, directory.trials)):
+    if not study.counting_cost.is_asked_for or not (events := events_counted(study, directory.read_trials())):
         return
     both = Pairs.of(study, directory)
     missing = both.missing()

@@ -22,6 +22,7 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
+from thunderherd.trial.outline import outline
 
 __all__ = ["Followed"]
 
@@ -45,6 +46,7 @@ class Followed:
     study: Study = field(init=False)
     seed: int = field(init=False)
     trials: list[TrialRecord] = field(default_factory=list)
+    """The trials read so far, as a run in progress keeps them."""
     _offset: int = 0
 
     def __post_init__(self) -> None:
@@ -82,7 +84,7 @@ class Followed:
                     "not a trial of this version of Thunderherd", code="results.broken_line", where=place
                 ) from None
             self._offset += len(line) + 1
-        self.trials += found
+        self.trials += map(outline, found)
         return found
 
     def is_running(self) -> bool:

@@ -55,6 +55,7 @@ from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import PASSED_CASES
+from thunderherd.trial.outline import outline
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
 
@@ -84,7 +85,7 @@ def run_study(
     seed: int | None = None,
     resume: bool = False,
     command: Sequence[str] = (),
-    go_on: Sequence[str] = (),
+    go_on: tuple[str, ...] | str = (),
     conform: bool = True,
     show: progress.Progress | None = None,
     telling: Telling = claims_so_far,
@@ -92,10 +93,10 @@ def run_study(
     """Run `study` into `directory` (default: results/STUDY-DATE-TIME) and return the summary written there.
 
     With `resume`, continue the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
-    writes their summary, prints how to resume and raises KeyboardInterrupt. `go_on` is the command to print
-    if that is not `thunderherd run ... --resume`. With `conform`, servers that are not ours must first
-    pass the cases that their loads need. `telling` words how far a run is that decides claims. Main thread
-    only.
+    writes their summary, prints how to go on and raises KeyboardInterrupt. `go_on` is the command to print
+    if that is not `thunderherd run ... --resume`, or the line of a command without --resume (`again`). With
+    `conform`, servers that are not ours must first pass the cases that their loads need. `telling` words how
+    far a run is that decides claims. Main thread only.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def _open(
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
     if resume and is_begun(path):
-        run = RunDirectory.resume(path)
+        run = RunDirectory.resume(path, outline)
         try:
             study = as_begun(study, run.info)
             here["servers"] = prepared(study)
@@ -166,7 +167,7 @@ def _open(
         machine=here,
     )
     kept, own = recordings.copies(study), recordings.study_files(study)
-    run = RunDirectory.create(path, info)
+    run = RunDirectory.create(path, info, outline)
     recordings.write_copies(kept, path)
     recordings.write_copies(own, path, recordings.STUDY_FOLDER)
     write_folder(SavedRun(path, info, run.trials, None))
@@ -191,7 +192,7 @@ class RunState:
         study: Study,
         directory: RunDirectory,
         command: Sequence[str],
-        go_on: Sequence[str],
+        go_on: tuple[str, ...] | str,
         engine: Path,
         sites: Mapping[str, Site],
         show: progress.Progress,
@@ -235,7 +236,7 @@ class RunState:
             # A full disk, or no memory: the trials are kept.
             with contextlib.suppress(OSError):
                 self.show.say(f"failed: {self._kept()}")
-                self.show.say(f"{RESUME}{self._resume_command()}")
+                self.show.say(self._how_to_go_on())
             raise
 
     def _note_other_run(self) -> None:
@@ -251,7 +252,7 @@ class RunState:
             self.show.say(self.directory.info.notes[-1])
 
     def _stopped(self) -> None:
-        """Report how many trials were kept, write their summary, and print how to resume.
+        """Report how many trials were kept, write their summary, and print how to go on.
 
         A second Ctrl-C skips the summary.
         """
@@ -261,7 +262,7 @@ class RunState:
                 self._finish()
                 self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
         finally:
-            self.show.say(f"{RESUME}{self._resume_command()}")
+            self.show.say(self._how_to_go_on())
 
     def _kept(self) -> str:
         """Return how many trials are on disk, and where."""
@@ -429,7 +430,7 @@ class RunState:
         kept = f"{len(self.directory.trials)} trials are kept"
         if isinstance(error, Refusal) and name not in {trial.contender for trial in self.directory.trials}:
             return f"{kept}, but each further trial would be refused, too: {NEW_RUN}"
-        return f"{kept}; {RESUME}{self._resume_command()}"
+        return f"{kept}; {self._how_to_go_on()}"
 
     def _remark(self, block: Block) -> str:
         """Return the noise of a block, if it was noisier than the study allows; otherwise empty."""
@@ -447,10 +448,10 @@ class RunState:
         return ", ".join(remarks)
 
     def _finish(self) -> Summary:
-        info = self.directory.info
+        info, trials = self.directory.info, self.directory.read_trials()
         summary = summarise.summarise(
             self.study,
-            self.directory.trials,
+            trials,
             info.machine,
             seed=self.seed,
             command=self.command or info.command,
@@ -468,13 +469,13 @@ class RunState:
         }
         summary = with_counted_points(summary.model_copy(update=extra))
         summary = self._with_profiles(summary)
-        why = best_against_others(summary, self.directory.trials)
+        why = best_against_others(summary, trials)
         summary = summary.model_copy(update={"explanations": why})
-        self.directory.finish(summary)
-        write_noted_cells(self.study, SavedRun(self.directory.path, info, self.directory.trials, summary))
+        saved = self.directory.finish(summary, trials)
+        write_noted_cells(self.study, saved)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
-        write_folder(SavedRun(self.directory.path, info, self.directory.trials, summary))
+        write_folder(saved)
         return summary
 
     def _with_profiles(self, summary: Summary) -> Summary:
@@ -487,12 +488,19 @@ class RunState:
         study = summary.study.model_copy(update={"notes": notes})
         return summary.model_copy(update={"profiles": found, "study": study})
 
-    def _resume_command(self) -> str:
-        """Return the command that resumes the run."""
-        if self.go_on:
-            return shlex.join(self.go_on)
-        words = typed(asked_for(self.study), self.study.size, self.study.overrides)
-        return shlex.join([*words, "--out", str(self.directory.path), "--resume"])
+    def _how_to_go_on(self) -> str:
+        """Return a line with the command that resumes the run, or how to start it anew."""
+        if isinstance(self.go_on, str):
+            return self.go_on
+        of_study = typed(asked_for(self.study), self.study.size, self.study.overrides)
+        words = self.go_on or (*of_study, "--out", str(self.directory.path), "--resume")
+        return f"{RESUME}{shlex.join(words)}"
+
+
+def again(*, with_out: bool) -> str:
+    """Return the line on how to go on after an interrupted command that cannot resume its run."""
+    place = ", with another --out" if with_out else ""
+    return f"start anew: type the command again{place}; this one cannot be resumed"
 
 
 def _first_cpus(study: Study) -> list[int] | None:

@@ -36,6 +36,8 @@ class Request:
     """Directory for the results. None is a new one below ./results."""
     resume: bool = False
     """True to continue the search in `out`."""
+    has_resume: bool = True
+    """False for a command without --resume."""
     words: tuple[str, ...] = ()
     """The command line, for the record."""
     conform: bool = True

@@ -52,7 +52,7 @@ class Stages:
             raise self.request.refusal(place, "not a directory", "search.out_is_a_file", another)
         inside = {path.name for path in self.directory.iterdir()}
         if self.first in inside:
-            hint = f"add --resume to continue it, or {another}"
+            hint = f"add --resume to continue it, or {another}" if self.request.has_resume else another
             raise self.request.refusal(place, "it already holds a search", "search.out_has_a_search", hint)
         if inside - {f"{self.first}.toml"}:
             raise self.request.refusal(place, "it is not empty", "search.out_not_empty", another)
@@ -77,7 +77,7 @@ class Stages:
         """
         from thunderherd.judge.summary.open_claims import for_claims
         from thunderherd.records.directory import is_begun
-        from thunderherd.run.runner import run_study
+        from thunderherd.run.runner import again, run_study
 
         seed = self.request.seed if seed is None else seed
         file, run, text = self.directory / f"{name}.toml", self.directory / name, toml_text(tables)
@@ -92,9 +92,10 @@ class Stages:
         study = for_claims(self.study(name, tables))
         if begun and (ended := _ended(run, study, seed)):
             return ended
-        command, go_on = self.request.words, self._words_to_continue()
+        request = self.request
+        go_on = self._words_to_continue() if request.has_resume else again(with_out=self._has_out())
         return run_study(
-            study, run, seed=seed, resume=begun, command=command, go_on=go_on, conform=self.request.conform,
+            study, run, seed=seed, resume=begun, command=request.words, go_on=go_on, conform=request.conform,
             telling=telling,
         )  # fmt: skip
 
@@ -112,11 +113,15 @@ class Stages:
                 "--resume, or choose another directory with --out",
             )
 
-    def _words_to_continue(self) -> list[str]:
+    def _words_to_continue(self) -> tuple[str, ...]:
         words = [word for word in self.request.words if word != "--resume"]
-        if not any(word == "--out" or word.startswith("--out=") for word in words):
+        if not self._has_out():
             words += ["--out", str(self.directory)]
-        return [*words, "--resume"]
+        return (*words, "--resume")
+
+    def _has_out(self) -> bool:
+        """Return whether --out was typed."""
+        return any(word == "--out" or word.startswith("--out=") for word in self.request.words)
 
 
 def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:

@@ -49,6 +49,7 @@ __all__ = [
     "not_told",
     "own_server_notes",
     "remarks",
+    "root_notes",
     "scaled_metrics",
     "scaled_notes",
     "unavailable_counters",
@@ -60,6 +61,8 @@ __all__ = [
 
 NO_CONFORM = "--no-conform"
 """The option of commands that leaves the check of such servers out."""
+AS_USER = "--user NAME"
+"""The option of commands that chooses the user of servers and clients."""
 PASSED_CASES = "conformed"
 """The key of a run's machine with the cases that servers passed before the first trial: numbers by contender.
 
@@ -210,6 +213,23 @@ def conform_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
         by_cases.setdefault(", ".join(map(str, numbers)), []).append(labels.get(name, name))
     for numbers, names in by_cases.items():
         yield f"{', '.join(names)} passed conformance cases {numbers} before the first trial"
+
+
+def root_notes(study: Study, machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which commands that are not ours ran as root, and how to run them as another user."""
+    if machine.get("effective_user") != 0:
+        return
+    as_root = {
+        each.label if each.sweep is None else each.base: None
+        for each in study.contenders
+        if each.lab.user is None
+        and any(program and program.command for program in (each.own_server, each.load.generator))
+    }
+    if as_root:
+        yield (
+            f"commands that ran as root: {', '.join(as_root)}; {AS_USER} (in a study, lab.user) runs them as "
+            "another user"
+        )
 
 
 def client_notes(study: Study) -> Iterator[str]:

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use crate::base::about::Entry;
 use crate::base::mistake::{failure, mistake_with_hint};
 use crate::count::command_tree::{addresses_of, descendants, end_descendants, listening_at};
+use crate::count::control_group::CpuQuotas;
 use crate::count::counter::{Counter, Counting, Readout, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::Tally;
@@ -81,6 +82,7 @@ fn run_command(plan: &Plan) -> Result<ExitCode> {
     let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
     let signals = SignalDescriptor::of_children_and_interrupts()?;
     process::become_subreaper()?;
+    let quotas = CpuQuotas::since_now();
     let mut hosted = Hosted::start(plan, &signals)?;
     hosted.await_ready(plan, &signals)?;
     line(&Line::Ready(Ready {
@@ -108,6 +110,7 @@ fn run_command(plan: &Plan) -> Result<ExitCode> {
         counts,
         workers: None,
         listen_drops: None,
+        throttled_ns: quotas.throttled_ns(),
         readout: hosted.counting.read()?,
         account: Default::default(),
         account_fault: None,

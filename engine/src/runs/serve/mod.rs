@@ -23,6 +23,7 @@ use crate::base::about::Entry;
 use crate::base::output::say;
 use crate::base::setting::{Kind, Setting, Settings};
 use crate::base::unit::{MILLISECOND, MINUTE, SECOND, Unit};
+use crate::count::control_group::{CpuQuotas, CpuQuotasSince};
 use crate::count::counter::{Counter, Counting, Subject};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tally::{ErrorKind, Tally};
@@ -108,6 +109,7 @@ struct Supervisor<'a> {
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
+    quotas: CpuQuotasSince,
     counting: Counting,
     /// True if every process of the server was reaped, so that its process ids may be reused.
     ended: bool,
@@ -152,6 +154,7 @@ impl<'a> Supervisor<'a> {
             tally,
             server,
             cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
+            quotas: CpuQuotas::since_now(),
             counting: Counting::begin(&plan.counters, Subject::new(tree, ends)),
             ended: false,
         };
@@ -237,6 +240,7 @@ impl<'a> Supervisor<'a> {
             counts: None,
             workers: self.tally.connections_by_worker(),
             listen_drops: Some(self.listen_drops()?),
+            throttled_ns: self.quotas.throttled_ns(),
             readout: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
             connection: general.first_connection.options(),

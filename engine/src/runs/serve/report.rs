@@ -108,6 +108,10 @@ fn notes(summary: &Summary, descriptor_limit: u64) -> String {
     if let Some(fault) = &summary.account_fault {
         text += &wrapped("note: ", &format!("inconsistent sums: {fault}"));
     }
+    if let Some(stopped) = summary.throttled_ns.filter(|stopped| *stopped > 0) {
+        let what = format!("a CPU quota stopped this server's control group for {}, added up over CPUs", time(stopped));
+        text += &wrapped("note: ", &format!("{what}; raise the quota (cpu.max), or use a lower load"));
+    }
     text
 }
 

@@ -108,7 +108,7 @@ def test_run_without_counters_has_no_counter_table(small_study: Study, tmp_path:
         started="2025-01-02T03:04:05+00:00", version="0.1.0", machine={},
     )  # fmt: skip
     with RunDirectory.create(tmp_path / "run", info) as directory:
-        directory.finish(summary)
+        directory.finish(summary, [])
     (problem,) = refused(results.show_table, tmp_path / "run", pairs=False, counters=True)
     assert problem.code == "table.no_counters" and "--set 'measure.counters=" in problem.hint
 

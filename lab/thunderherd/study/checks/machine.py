@@ -75,12 +75,12 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
         if reason and (value := getattr(each.lab, key)) is not None:
             message = f"{key} = {show(value)} is not available on this machine: {reason}"
             yield each.where("lab", key), Problem(message, "study.unavailable_lab_key")
-    if each.lab.user is not None and (problem := _unavailable_user(each.lab.user)):
+    if each.lab.user is not None and (problem := unavailable_user(each.lab.user)):
         yield each.where("lab", "user"), problem
     yield from _unavailable_congestion_controls(each, catalogue)
 
 
-def _unavailable_user(user: str) -> Problem | None:
+def unavailable_user(user: str) -> Problem | None:
     """Return why servers and clients cannot run as a user; None if they can."""
     if os.geteuid() != 0:
         message = f"user = {show(user)}: only root may run servers and clients as another user"
