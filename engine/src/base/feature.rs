@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::readiness::epoll::Epoll;
-use crate::sys::ring::sends;
+use crate::sys::ring::{number, sends};
 use crate::sys::{descriptor, zero_copy};
 
 /// A feature of the kernel.
@@ -44,7 +44,7 @@ impl Feature {
     }
 
     /// Describes it for `list --json`.
-    fn described(&self) -> Value {
+    pub fn described(&self) -> Value {
         let reason = self.missing();
         json!({"name": self.name, "since": self.since, "available": reason.is_none(), "reason": reason})
     }
@@ -69,8 +69,8 @@ pub fn described(rests_on: RestsOn) -> Vec<Value> {
 /// Returns why a call that was tried is unavailable. `None` if it succeeded or failed for another reason, such as too few
 /// descriptors: code that uses the call reports that.
 pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
-    let error = tried.err()?;
-    let why = match error.raw_os_error()? {
+    let number = number(&tried.err()?)?;
+    let why = match number {
         libc::EPERM | libc::EACCES => "a policy forbids it, such as a container's seccomp filter",
         libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP => {
             "this kernel was built without it, or a seccomp filter hides it"
@@ -78,7 +78,7 @@ pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
         libc::EINVAL => "this kernel does not know it",
         _ => return None,
     };
-    Some(format!("{call}: {error}: {why}"))
+    Some(format!("{call}: {}: {why}", io::Error::from_raw_os_error(number)))
 }
 
 /// As [`refused`], for a call on a TCP socket without a peer.

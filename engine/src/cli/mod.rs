@@ -11,7 +11,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -38,6 +38,7 @@ use crate::runs;
 use crate::server::design::Design;
 use crate::stacks::flame_graph;
 use crate::sys::process::{self, Pid};
+use crate::sys::ring::number;
 use crate::sys::signal::Signal;
 use crate::sys::user::{self, User};
 use crate::transfer::channel::Way;
@@ -221,6 +222,9 @@ fn supervise(matches: &ArgMatches) -> Result<()> {
 fn end_with_parent(matches: &ArgMatches, signal: Signal) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
     process::end_with_parent(Pid::from_raw(parent), signal).map_err(|error| {
+        if number(&error).is_some() {
+            return anyhow!(error).context("this process cannot be made to end with its parent");
+        }
         mistake_with_hint(
             "process.not_parent",
             format!("--parent {parent} is not this process's parent: {error}"),

@@ -8,6 +8,7 @@ use socket2::{Socket, Type};
 use crate::client::exchange::Failure;
 use crate::net::address::Address;
 use crate::net::target::Target;
+use crate::sys::named;
 
 fn connecting(address: &Address) -> String {
     format!("connecting to {address}")
@@ -34,18 +35,18 @@ pub fn connect(target: &Target, client: usize) -> Result<OwnedFd, Failure> {
 
 fn connect_to(index: usize, target: &Target, client: usize) -> io::Result<Socket> {
     let socket = open(index, Type::STREAM, target, client)?;
-    socket.set_read_timeout(Some(target.patience))?;
-    socket.set_write_timeout(Some(target.patience))?;
+    named("setsockopt, SO_RCVTIMEO", socket.set_read_timeout(Some(target.patience)))?;
+    named("setsockopt, SO_SNDTIMEO", socket.set_write_timeout(Some(target.patience)))?;
     socket.connect(&target.addresses[index].for_the_kernel()?)?;
     Ok(socket)
 }
 
 fn open(index: usize, kind: Type, target: &Target, client: usize) -> io::Result<Socket> {
-    let socket = Socket::new(target.addresses[index].domain(), kind, None)?;
+    let socket = named("socket", Socket::new(target.addresses[index].domain(), kind, None))?;
     if let Some(options) = &target.tcp {
-        options.apply(&socket)?;
+        named("setsockopt", options.apply(&socket))?;
     }
-    target.sources.bind(&socket, index, client)?;
+    named("bind", target.sources.bind(&socket, index, client))?;
     Ok(socket)
 }
 

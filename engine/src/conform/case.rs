@@ -50,8 +50,11 @@ impl Case {
     pub fn judge(&self, subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
         subject.chance = Chance::new(subject.seed, self.number);
         subject.last_request.forget();
+        subject.trouble.take();
         subject.host.begin();
-        (self.run)(subject)
+        let judged = (self.run)(subject);
+        // Whatever was seen of the server may be due to that.
+        subject.trouble.take().map_or(judged, |reason| Ok(Verdict::NotJudged(reason)))
     }
 }
 

@@ -11,7 +11,9 @@ use socket2::{Domain, Socket, Type};
 use crate::conform::http::reply::{self, HttpReply};
 use crate::conform::protocol::{Exchange, Progress};
 use crate::conform::verdict::{Fault, bytes, first_line, quoted};
+use crate::count::tally;
 use crate::net::socket_diagnosis::SocketDiagnosis;
+use crate::sys::ring::number;
 
 /// Most bytes of a reply that a fault quotes.
 const QUOTED: usize = 40;
@@ -30,6 +32,9 @@ const MOST: usize = 64 << 10;
 
 /// Maximum bytes that a connection keeps: no case expects as many, and a server may send without end.
 const LARGEST: usize = 16 << 20;
+
+/// What is lacking without a thread.
+const A_THREAD: &str = "make a thread (ulimit -u)";
 
 /// Most bytes of a request that are kept for a fault.
 const KEPT: usize = 200;
@@ -51,6 +56,33 @@ impl LastRequest {
     }
 }
 
+/// The first thing that this process itself could not do in a case, such as for lack of a descriptor. It is no fault of the server.
+#[derive(Debug, Clone, Default)]
+pub struct OwnTrouble(Rc<RefCell<Option<String>>>);
+
+impl OwnTrouble {
+    /// Notes an error of a call, unless a server or the way to it may cause such an error.
+    pub fn note(&self, call: &str, error: &io::Error) {
+        let is_own = match tally::ErrorKind::of(error) {
+            tally::ErrorKind::ResourceLimit => true,
+            _ => matches!(number(error), Some(libc::ENOSYS | libc::EPERM)),
+        };
+        if is_own {
+            self.keep(call, error);
+        }
+    }
+
+    /// Keeps an error of a call that has nothing to do with a server.
+    fn keep(&self, call: &str, error: &io::Error) {
+        self.0.borrow_mut().get_or_insert_with(|| format!("this command could not {call}: {error}"));
+    }
+
+    /// Returns it, and forgets it.
+    pub fn take(&self) -> Option<String> {
+        self.0.take()
+    }
+}
+
 /// A connection to the server.
 pub struct Connection {
     stream: TcpStream,
@@ -59,6 +91,7 @@ pub struct Connection {
     /// Whether something came since, so that what is sent next is another request.
     replied: bool,
     last_request: LastRequest,
+    trouble: OwnTrouble,
     patience: Duration,
     /// Bytes that arrived and belong to no reply yet.
     unread: Vec<u8>,
@@ -80,7 +113,13 @@ pub enum End {
 impl Connection {
     /// Connects. A client that is `slow` has a small receive buffer and small segments. The send buffer of the server's kernel
     /// grows with the segments, to some MiB with those of the loopback interface, so that it could hold every reply.
-    pub fn open(address: SocketAddr, patience: Duration, slow: bool, last_request: LastRequest) -> io::Result<Self> {
+    pub fn open(
+        address: SocketAddr,
+        patience: Duration,
+        slow: bool,
+        last_request: LastRequest,
+        trouble: OwnTrouble,
+    ) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::STREAM, None)?;
         if slow {
@@ -93,7 +132,7 @@ impl Connection {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
         let (request, replied, unread, ended) = (Vec::new(), false, Vec::new(), None);
-        Ok(Connection { stream, request, replied, last_request, patience, unread, ended })
+        Ok(Connection { stream, request, replied, last_request, trouble, patience, unread, ended })
     }
 
     /// Keeps what is sent, for a fault.
@@ -109,7 +148,7 @@ impl Connection {
     /// Sends all of the bytes.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.keep(bytes);
-        let sent = self.stream.write_all(bytes);
+        let sent = self.write_all(bytes);
         sent.map_err(|error| {
             Fault::new(
                 format!("a server that takes a request of {} bytes", bytes.len()),
@@ -118,32 +157,46 @@ impl Connection {
         })
     }
 
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).inspect_err(|error| self.trouble.note("send", error))
+    }
+
     /// Sends as much as the server takes.
     pub fn send_in_vain(&mut self, bytes: &[u8]) {
         self.keep(bytes);
-        let _ = self.stream.write_all(bytes);
+        let _ = self.write_all(bytes);
     }
 
     /// Sends until the server has taken nothing for a moment, or all of the bytes.
     pub fn send_what_is_taken(&mut self, bytes: &[u8]) {
         self.keep(bytes);
         let _ = self.stream.set_write_timeout(Some(NO_MORE_TAKEN));
-        let _ = self.stream.write_all(bytes);
+        let _ = self.write_all(bytes);
         let _ = self.stream.set_write_timeout(Some(self.patience));
     }
 
     /// Sends bytes in a thread while `receive` runs, and ends the connection after it.
     pub fn while_sending<T>(&mut self, bytes: &[u8], receive: impl FnOnce(&mut Self) -> T) -> io::Result<T> {
         self.keep(bytes);
-        let mut sender = self.stream.try_clone()?;
+        let mut sender = self.second_end()?;
         // The receiver may be slow on purpose. The end of the connection wakes the sender.
         sender.set_write_timeout(None)?;
-        Ok(std::thread::scope(|scope| {
-            scope.spawn(move || sender.write_all(bytes));
+        let trouble = self.trouble.clone();
+        std::thread::scope(|scope| {
+            let sending = std::thread::Builder::new().spawn_scoped(scope, move || sender.write_all(bytes));
+            let sending = sending.inspect_err(|error| trouble.keep(A_THREAD, error))?;
             let result = receive(self);
             let _ = self.stream.shutdown(Shutdown::Both);
-            result
-        }))
+            if let Ok(Err(error)) = sending.join() {
+                trouble.note("send", &error);
+            }
+            Ok(result)
+        })
+    }
+
+    /// Returns the connection for another thread.
+    fn second_end(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone().inspect_err(|error| self.trouble.keep("duplicate a descriptor (fcntl)", error))
     }
 
     /// Tells the server that no more will be sent. The server may have closed already.
@@ -237,12 +290,17 @@ impl Connection {
     /// Sends bytes and then no more, while receiving. Returns everything that came, and the end if it came.
     pub fn send_all_and_receive(&mut self, bytes: &[u8]) -> (Vec<u8>, Option<End>) {
         self.keep(bytes);
-        let Ok(mut sender) = self.stream.try_clone() else { return self.everything() };
+        let Ok(mut sender) = self.second_end() else { return self.everything() };
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let send = move || {
                 let _ = sender.write_all(bytes);
                 let _ = sender.shutdown(Shutdown::Write);
-            });
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, send) {
+                self.trouble.keep(A_THREAD, &error);
+                // Nothing is sent, so nothing would come.
+                let _ = self.stream.shutdown(Shutdown::Both);
+            }
             let everything = self.everything();
             // A server that neither takes nor ends would keep the sender for another while.
             let _ = self.stream.shutdown(Shutdown::Both);
@@ -269,7 +327,10 @@ impl Connection {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if is_timeout(&error) => return false,
-                Err(_) => self.ended = Some(End::Reset),
+                Err(error) => {
+                    self.trouble.note("receive", &error);
+                    self.ended = Some(End::Reset);
+                }
             }
             return true;
         }
@@ -351,4 +412,24 @@ fn is_timeout(error: &io::Error) -> bool {
 
 fn seconds(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_no_server_causes_are_own_trouble() {
+        let noted = |number| {
+            let trouble = OwnTrouble::default();
+            trouble.note("connect", &io::Error::from_raw_os_error(number));
+            trouble.take()
+        };
+        for number in [libc::EMFILE, libc::ENOBUFS, libc::EADDRNOTAVAIL, libc::ENOSYS, libc::EPERM] {
+            assert!(noted(number).is_some_and(|reason| reason.starts_with("this command could not connect: ")));
+        }
+        for number in [libc::ECONNREFUSED, libc::ECONNRESET, libc::EPIPE, libc::EAGAIN, libc::EHOSTUNREACH] {
+            assert_eq!(noted(number), None, "{number}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::conform::chance::Chance;
-use crate::conform::connection::{Connection, LastRequest, in_words};
+use crate::conform::connection::{Connection, LastRequest, OwnTrouble, in_words};
 use crate::conform::protocol::{Exchange, Protocol};
 use crate::conform::verdict::Fault;
 
@@ -77,6 +77,8 @@ pub struct Subject<'a> {
     pub chance: Chance,
     /// The request that the running case sent last.
     pub last_request: LastRequest,
+    /// What this process itself could not do in the running case.
+    pub trouble: OwnTrouble,
 }
 
 impl<'a> Subject<'a> {
@@ -93,6 +95,7 @@ impl<'a> Subject<'a> {
             largest_reply: None,
             chance: Chance::new(1, 0),
             last_request: LastRequest::default(),
+            trouble: OwnTrouble::default(),
         }
     }
 
@@ -120,9 +123,11 @@ impl<'a> Subject<'a> {
     }
 
     fn connect_with(&mut self, slow: bool, last_request: LastRequest) -> Result<Connection, Fault> {
-        let opened = Connection::open(self.address, self.patience, slow, last_request);
-        let opened =
-            opened.map_err(|error| Fault::new("a server that accepts connections", in_words(&error, self.patience)))?;
+        let opened = Connection::open(self.address, self.patience, slow, last_request, self.trouble.clone());
+        let opened = opened.map_err(|error| {
+            self.trouble.note("connect", &error);
+            Fault::new("a server that accepts connections", in_words(&error, self.patience))
+        })?;
         self.host.connected();
         Ok(opened)
     }

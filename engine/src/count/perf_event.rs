@@ -15,6 +15,7 @@ use crate::count::perf_names::Generic;
 use crate::count::pmu::{self, Term};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::count::tracefs;
+use crate::sys::{named, retry};
 
 /// An event to count, and in which modes.
 #[derive(Debug, Clone, Copy)]
@@ -227,8 +228,12 @@ struct Time {
 
 impl Time {
     fn read(&self) -> io::Result<u64> {
-        Ok(locked(&self.counter).read_count_and_time()?.time_enabled.saturating_sub(self.before_ns))
+        Ok(reading(&mut locked(&self.counter))?.time_enabled.saturating_sub(self.before_ns))
     }
+}
+
+fn reading(counter: &mut Counter) -> io::Result<CountAndTime> {
+    named("read of a perf event", retry(|| counter.read_count_and_time()))
 }
 
 fn locked(counter: &Mutex<Counter>) -> MutexGuard<'_, Counter> {
@@ -242,8 +247,8 @@ impl PerfEvent {
             Some(of_tree) => {
                 // Here the tree's time is read after the event's, and later always before it. So the result is never too
                 // large.
-                let own_ns = counter.read_count_and_time()?.time_enabled;
-                let before_ns = locked(&of_tree).read_count_and_time()?.time_enabled.saturating_sub(own_ns);
+                let own_ns = reading(&mut counter)?.time_enabled;
+                let before_ns = reading(&mut locked(&of_tree))?.time_enabled.saturating_sub(own_ns);
                 Some(Time { counter: of_tree, before_ns })
             }
         };
@@ -253,7 +258,7 @@ impl PerfEvent {
     /// Returns the count so far, including ended processes and threads, and how long it was counted.
     pub fn read(&mut self) -> io::Result<Multiplexing> {
         let of_tree_ns = self.time.as_ref().map_or(Ok(0), Time::read)?;
-        let CountAndTime { count, time_enabled, time_running } = locked(&self.counter).read_count_and_time()?;
+        let CountAndTime { count, time_enabled, time_running } = reading(&mut locked(&self.counter))?;
         Ok(Multiplexing::new(count, time_enabled.max(of_tree_ns), time_running))
     }
 

@@ -9,6 +9,7 @@ use perf_event::{Counter, Group as ReadAtOnce, ReadFormat};
 use crate::count::missing_event::MissingEvent;
 use crate::count::perf_event::{TreeEvent, first};
 use crate::count::process_tree::Tree;
+use crate::sys::{named, retry};
 
 /// Maximum attempts of a reading, and the pause between them. A fork or exit that copies a hundred events takes half a
 /// millisecond.
@@ -50,7 +51,7 @@ impl EventsAtOnce {
 
     /// Returns the count of the first event, and those of the other counted events in order.
     pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
-        let read = intact(|| self.group.read())?;
+        let read = named("read of perf events", intact(|| retry(|| self.group.read())))?;
         let value =
             |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
         Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))

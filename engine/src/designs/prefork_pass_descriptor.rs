@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -46,6 +47,9 @@ fn descriptor_passed() -> io::Result<()> {
     descriptor::receive_descriptor(far.as_fd()).map(drop)
 }
 
+/// Wait before the parent tries again to receive, for lack of memory.
+const SHORTAGE: Duration = Duration::from_millis(1);
+
 /// The parent's end of the stream pipe to a child.
 struct Child {
     channel: OwnedFd,
@@ -73,9 +77,12 @@ fn serve(run: &'static Run) -> Result<()> {
         // connection is passed on.
         let mut lost = Vec::new();
         for (child, _) in children.iter_mut().zip(&entries).filter(|(_, entry)| !entry.ready().is_empty()) {
-            child.free = descriptor::receive_byte(child.channel.as_fd());
-            if !child.free {
-                lost.push(child.index);
+            match descriptor::receive_byte(child.channel.as_fd()) {
+                Ok(true) => child.free = true,
+                Ok(false) => lost.push(child.index),
+                // The child lives and its byte waits. Nothing of this kind is tallied: no connection is affected.
+                Err(error) if ErrorKind::of(&error) == ErrorKind::ResourceLimit => std::thread::sleep(SHORTAGE),
+                Err(error) => return Err(error.into()),
             }
         }
         let listener_ready = !entries[children.len()].ready().is_empty();

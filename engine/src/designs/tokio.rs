@@ -4,12 +4,12 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use socket2::SockRef;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -24,6 +24,7 @@ use crate::count::tally::ErrorKind;
 use crate::protocol::workload::Job;
 use crate::server::connection::{Connection, Progress, Turn};
 use crate::server::design::{COMMON, Design, Run, no_pool};
+use crate::server::pool::report;
 use crate::server::shares::Shares;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::readiness::runtime::register;
@@ -80,7 +81,24 @@ fn runtime(settings: &Settings) -> Result<Runtime> {
         threads => threads,
     };
     can_be_made(threads).context(advice)?;
-    Builder::new_multi_thread().worker_threads(threads).enable_all().build().context(advice)
+    let runtime = or_leave(advice, || Builder::new_multi_thread().worker_threads(threads).enable_all().build())?;
+    // Without its last threads, a runtime serves with those that it has, and hangs when it is dropped.
+    if process::threads()? <= threads {
+        process::leave(report(Err(anyhow!("{advice}: a thread could not be made"))));
+    }
+    Ok(runtime)
+}
+
+/// Builds a runtime. If its first thread cannot be made, it panics and hangs; then this process ends with the reason.
+fn or_leave(advice: &'static str, build: impl FnOnce() -> io::Result<Runtime>) -> Result<Runtime> {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let reason = panic.payload().downcast_ref::<String>().map_or("it panicked", String::as_str);
+        process::leave(report(Err(anyhow!("{advice}: {reason}"))));
+    }));
+    let built = build();
+    panic::set_hook(usual);
+    built.context(advice)
 }
 
 /// Checks that this many threads can be created, by creating them: a runtime that fails to create its threads hangs

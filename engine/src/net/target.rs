@@ -8,6 +8,7 @@ use crate::net::address::Address;
 use crate::net::source_addresses::Sources;
 use crate::net::tcp::TcpOptions;
 use crate::sys::memory::shared::SharedArray;
+use crate::sys::ring::number;
 
 /// The server that a load connects to, and the options of its sockets.
 pub struct Target {
@@ -52,7 +53,7 @@ impl Chosen {
 
     /// Notes that the address at this place does not answer.
     pub fn fails(&self, place: usize, error: &io::Error) {
-        self.errors[place].store(error.raw_os_error().unwrap_or(libc::ETIMEDOUT), Relaxed);
+        self.errors[place].store(number(error).unwrap_or(libc::ETIMEDOUT), Relaxed);
     }
 
     /// Returns the places before the one that answers, each with its error.

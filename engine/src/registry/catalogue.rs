@@ -19,7 +19,7 @@ use crate::net::source_addresses::SOURCE_ADDRESSES;
 use crate::net::tcp::{self, CONGESTION, NODELAY};
 use crate::primitives::PRIMITIVES;
 use crate::protocol::workload::{Agreement, Instead, Product, Workload};
-use crate::registry::fit;
+use crate::registry::{fallbacks, fit};
 use crate::runs;
 use crate::runs::serve::DRAIN;
 use crate::runs::serve::listener::BACKLOG;
@@ -237,6 +237,7 @@ pub fn as_json() -> Value {
         "congestion_controls": tcp::congestion_controls(),
         "namespace": runs::namespace::described(),
         "holes": fit::all(),
+        "fallbacks": fallbacks::described(),
     })
 }
 

@@ -1,4 +1,5 @@
 //! The registered entries, and which of them fit together.
 
 pub mod catalogue;
+mod fallbacks;
 pub mod fit;

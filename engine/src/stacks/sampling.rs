@@ -18,7 +18,7 @@ use crate::base::proc_file;
 use crate::count::perf_event::{Modes, refused_above};
 use crate::count::process_tree::{Beginning, Tree};
 use crate::stacks::perf_record::{self, HEADER, Happened, Moment, Seen};
-use crate::sys::clock;
+use crate::sys::{clock, retry};
 
 /// Events at which the kernel takes a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -179,12 +179,12 @@ fn cycles_in_a_second() -> Result<u64> {
     let mut counter = builder.observe_self().include_kernel().enabled(true).build().map_err(refused)?;
     let mut most = 0;
     for _ in 0..GLANCES {
-        let before = counter.read_count_and_time().context(UNREAD)?;
+        let before = retry(|| counter.read_count_and_time()).context(UNREAD)?;
         let begun = clock::thread_cpu_time();
         while clock::thread_cpu_time() - begun < GLANCE {
             std::hint::spin_loop();
         }
-        let after = counter.read_count_and_time().context(UNREAD)?;
+        let after = retry(|| counter.read_count_and_time()).context(UNREAD)?;
         let running_ns = u128::from(after.time_running - before.time_running).max(1);
         most = most.max(u128::from(after.count - before.count) * 1_000_000_000 / running_ns);
     }

@@ -14,11 +14,11 @@ use nix::sys::socket::{
 
 pub use nix::poll::PollFlags;
 
-use super::retry;
+use super::{named, retry};
 
 /// Makes a pair of connected Unix stream sockets, UNP's "stream pipe" (socketpair(2)).
 pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
+    named("socketpair", socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC))
 }
 
 /// Passes a descriptor over a Unix socket with one byte of data (SCM_RIGHTS, unix(7)). The sender keeps its own copy.
@@ -34,7 +34,7 @@ pub fn pass_descriptor(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> i
 pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = nix::cmsg_space!([libc::c_int; 1]);
-    let descriptor = retry(|| {
+    let received = retry(|| {
         let mut data = [IoSliceMut::new(&mut byte)];
         let message = recvmsg::<()>(channel.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
         if message.bytes == 0 {
@@ -47,7 +47,8 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
         }
         // If the receiver has no descriptor left, the kernel passes the byte alone (MSG_CTRUNC).
         Err(io::Error::from_raw_os_error(libc::EMFILE))
-    })?;
+    });
+    let descriptor = named("recvmsg", received)?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(descriptor.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
@@ -64,9 +65,13 @@ pub fn send_byte(channel: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Receives one byte; `false` when the peer has closed or ended.
-pub fn receive_byte(channel: BorrowedFd<'_>) -> bool {
-    matches!(retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)), Ok(1))
+/// Receives one byte; `false` when the peer has closed or ended. After another error the byte is still there.
+pub fn receive_byte(channel: BorrowedFd<'_>) -> io::Result<bool> {
+    match retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)) {
+        // The peer has ended before it has taken all that was sent to it.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(false),
+        received => named("recv", received).map(|bytes| bytes == 1),
+    }
 }
 
 /// Waits until one of the descriptors is ready or the time is over. Returns for each what it is ready for (poll(2)).
@@ -77,16 +82,15 @@ pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duratio
     let timeout = timeout.map_or(PollTimeout::NONE, |time| {
         PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
     });
-    retry(|| nix::poll::poll(&mut entries, timeout).map_err(io::Error::from))?;
+    named("poll", retry(|| nix::poll::poll(&mut entries, timeout).map_err(io::Error::from)))?;
     Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
 /// Makes calls on a descriptor, and on all copies of it, return EAGAIN instead of waiting (O_NONBLOCK, fcntl(2)).
 pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
-    let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
-    fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    Ok(())
+    let flags = OFlag::from_bits_retain(named("fcntl", fcntl(descriptor, FcntlArg::F_GETFL))?);
+    named("fcntl", fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))).map(drop)
 }
 
 /// Gives this thread a separate descriptor table with the standard descriptors only. A test that counts its descriptors is
@@ -109,18 +113,18 @@ pub fn close_inherited(descriptor: &impl AsFd) {
 
 /// Makes a pipe (pipe2(2)): the reading end, then the writing end.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+    named("pipe2", nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC))
 }
 
 /// Makes a program that this process becomes inherit a descriptor (FD_CLOEXEC, fcntl(2)).
 pub fn keep_over_exec(descriptor: &impl AsFd) -> io::Result<()> {
-    nix::fcntl::fcntl(descriptor.as_fd(), nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))?;
-    Ok(())
+    let kept = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty());
+    named("fcntl", nix::fcntl::fcntl(descriptor.as_fd(), kept)).map(drop)
 }
 
 /// Makes a file in memory. Its name only shows in /proc (memfd_create(2)).
 pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
-    Ok(nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?)
+    named("memfd_create", nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC))
 }
 
 /// Writes from several places (writev(2)); possibly fewer bytes than given.
@@ -135,7 +139,7 @@ pub fn readv(descriptor: BorrowedFd<'_>, places: &mut [IoSliceMut<'_>]) -> io::R
 
 /// Reads; 0 at the end of file.
 pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    retry(|| nix::unistd::read(descriptor, buffer).map_err(io::Error::from))
+    named("read", retry(|| nix::unistd::read(descriptor, buffer).map_err(io::Error::from)))
 }
 
 /// Writes.
@@ -157,7 +161,7 @@ pub struct EventDescriptor {
 impl EventDescriptor {
     /// Opens the descriptor in non-blocking mode.
     pub fn new() -> io::Result<Self> {
-        let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let descriptor = named("eventfd", EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK))?;
         Ok(EventDescriptor { descriptor })
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::{check, check_number, retry};
+use super::{check, check_number, named, retry};
 use crate::sys::memory::shared::SharedArray;
 
 /// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book unlinks its lock file at once; this
@@ -20,7 +20,7 @@ pub struct FileLock {
 impl FileLock {
     /// Makes the lock's file.
     pub fn new() -> io::Result<Self> {
-        Ok(FileLock { file: memfd_create(c"lock", MFdFlags::MFD_CLOEXEC)? })
+        Ok(FileLock { file: named("memfd_create", memfd_create(c"lock", MFdFlags::MFD_CLOEXEC))? })
     }
 
     /// Waits for the lock, and holds it until the guard is dropped.
@@ -38,7 +38,8 @@ impl FileLock {
             l_pid: 0,
         };
         // SAFETY: the descriptor is open, and the region lives through the call.
-        retry(|| check(unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLKW, &region) })).map(drop)
+        let set = retry(|| check(unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLKW, &region) }));
+        named("fcntl", set).map(drop)
     }
 }
 
@@ -113,7 +114,7 @@ impl SharedMutexes {
             // SAFETY: this thread holds the mutex.
             check_number(unsafe { libc::pthread_mutex_consistent(mutex.0.get()) })?;
         } else {
-            check_number(result)?;
+            named("pthread_mutex_lock", check_number(result))?;
         }
         Ok(SharedMutexGuard { mutex })
     }

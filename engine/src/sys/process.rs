@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::ops::Add;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,10 +19,13 @@ use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
 
-use super::{check, retry, signal_mask};
+use super::{check, named, retry, signal_mask};
 
 /// Exit status of a child whose code panicked.
 const PANICKED: i32 = 101;
+
+/// Exit status of a child that could not begin, and has said why.
+const NOT_BEGUN: i32 = 1;
 
 /// Forks. The child runs `child` and ends by `_exit` with the status that it returns.
 ///
@@ -37,8 +40,10 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
         nix::unistd::ForkResult::Parent { child } => Ok(child),
         nix::unistd::ForkResult::Child => {
             let status = catch_unwind(AssertUnwindSafe(|| {
-                if die_with_parent(parent).and_then(|()| signal_mask::unblock_all()).is_err() {
-                    return PANICKED;
+                if let Err(error) = die_with_parent(parent).and_then(|()| signal_mask::unblock_all()) {
+                    let line = format!("{}: a forked process could not begin: {error}\n", env!("CARGO_PKG_NAME"));
+                    let _ = io::stderr().write_all(line.as_bytes());
+                    return NOT_BEGUN;
                 }
                 let status = child();
                 LAST.get().inspect(|last| last());
@@ -86,18 +91,18 @@ pub fn die_with_parent(parent: Pid) -> io::Result<()> {
 
 /// Makes the kernel send this process a signal when its parent ends. Fails if the parent has ended already.
 pub fn end_with_parent(parent: Pid, signal: Signal) -> io::Result<()> {
-    prctl::set_pdeathsig(signal)?;
+    named("prctl", prctl::set_pdeathsig(signal))?;
     if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent has ended")) }
 }
 
 /// Makes orphaned descendants children of this process, so that their CPU time is not lost (PR_SET_CHILD_SUBREAPER).
 pub fn become_subreaper() -> io::Result<()> {
-    prctl::set_child_subreaper(true).map_err(io::Error::from)
+    named("prctl", prctl::set_child_subreaper(true))
 }
 
 /// Puts a process into a new process group that it leads.
 pub fn lead_group(process: Pid) -> io::Result<()> {
-    setpgid(process, process).map_err(io::Error::from)
+    named("setpgid", setpgid(process, process))
 }
 
 /// Kills a process group at once. An empty group is no error.
@@ -143,7 +148,7 @@ impl std::fmt::Display for Ended {
 
 /// Waits for any child to end; `None` when there is none left.
 pub fn wait() -> io::Result<Option<(Pid, Ended)>> {
-    retry(|| wait_with(0))
+    named("wait4", retry(|| wait_with(0)))
 }
 
 /// Waits until no child is left.
@@ -154,12 +159,12 @@ pub fn wait_for_all() -> io::Result<()> {
 
 /// Returns a child that has ended, if there is one; also `Ok(None)` if there is no child at all.
 pub fn wait_without_hanging() -> io::Result<Option<(Pid, Ended)>> {
-    retry(|| wait_with(libc::WNOHANG))
+    named("wait4", retry(|| wait_with(libc::WNOHANG)))
 }
 
 /// Waits for one child to end, and returns how it ended. Its usage is not counted anywhere.
 pub fn wait_for(child: Pid) -> io::Result<Ended> {
-    match retry(|| nix::sys::wait::waitpid(child, None).map_err(io::Error::from))? {
+    match named("waitpid", retry(|| nix::sys::wait::waitpid(child, None).map_err(io::Error::from)))? {
         WaitStatus::Exited(_, status) => Ok(Ended::Exited(status)),
         WaitStatus::Signaled(_, signal, _) => Ok(Ended::Killed(signal)),
         other => Err(io::Error::other(format!("the child has not ended: {other:?}"))),
@@ -361,7 +366,7 @@ pub fn usage_of_children() -> io::Result<Usage> {
 }
 
 fn usage(who: UsageWho) -> io::Result<Usage> {
-    Ok(Usage::from(getrusage(who)?.as_ref()))
+    Ok(Usage::from(named("getrusage", getrusage(who))?.as_ref()))
 }
 
 impl From<&libc::rusage> for Usage {
@@ -391,12 +396,12 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     for &cpu in cpus {
         set.set(cpu)?;
     }
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
+    named("sched_setaffinity", sched_setaffinity(Pid::from_raw(0), &set))
 }
 
 /// Lists the CPUs that this process may run on.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(Pid::from_raw(0))?;
+    let set = named("sched_getaffinity", sched_getaffinity(Pid::from_raw(0)))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
@@ -409,14 +414,14 @@ pub fn online_cpus() -> io::Result<usize> {
 /// Returns the soft and the hard limit of descriptors: the number this process may have, and the number it may allow itself
 /// without privilege (RLIMIT_NOFILE, getrlimit(2)).
 pub fn descriptor_limits() -> io::Result<(u64, u64)> {
-    Ok(getrlimit(Resource::RLIMIT_NOFILE)?)
+    named("getrlimit", getrlimit(Resource::RLIMIT_NOFILE))
 }
 
 /// Raises the soft limit of descriptors to the hard limit, for this process and the processes it will fork (RLIMIT_NOFILE,
 /// getrlimit(2)). Returns the limit.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    let (_, hard) = named("getrlimit", getrlimit(Resource::RLIMIT_NOFILE))?;
+    named("setrlimit", setrlimit(Resource::RLIMIT_NOFILE, hard, hard))?;
     Ok(hard)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{check, clock, process, retry};
+use super::{check, clock, named, process, retry};
 use crate::sys::memory::shared::SharedArray;
 use nix::sys::signal::SigSet;
 pub use nix::sys::signal::Signal;
@@ -40,8 +40,8 @@ impl SignalDescriptor {
     }
 
     fn of(set: SigSet) -> io::Result<Self> {
-        set.thread_block()?;
-        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        named("sigprocmask", set.thread_block())?;
+        let descriptor = named("signalfd", SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))?;
         Ok(SignalDescriptor { descriptor })
     }
 
@@ -52,7 +52,7 @@ impl SignalDescriptor {
 
     /// Returns the next signal, if one has arrived, and whether the kernel sent it, as for a key of the terminal.
     pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
-        let information = retry(|| self.descriptor.read_signal().map_err(io::Error::from))?;
+        let information = named("read", retry(|| self.descriptor.read_signal().map_err(io::Error::from)))?;
         Ok(information.map(|information| {
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             // A real-time signal has no name. It asks for the same as SIGTERM.

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
 
-use super::{check, check_size};
+use super::{check, check_size, named};
 
 /// Accepts a connection. exec does not inherit the new descriptor (accept4(2)).
 pub fn accept(listener: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedFd> {
@@ -170,6 +170,7 @@ fn read_option<T: Copy>(
 ) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into the value, whose every bit pattern is valid.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &mut length) })
-        .map(drop)
+    let read =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &mut length) };
+    named("getsockopt", check(read)).map(drop)
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{check_number, signal_mask};
+use super::{check_number, named, signal_mask};
 
 /// Starts a detached thread with default attributes.
 pub fn spawn_detached(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -30,7 +30,7 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
 /// Sets how late the kernel may expire this thread's timers, in nanoseconds, to save wake-ups (PR_SET_TIMERSLACK). The
 /// default is 50,000.
 pub fn set_timer_slack(nanoseconds: u64) -> io::Result<()> {
-    Ok(nix::sys::prctl::set_timerslack(nanoseconds)?)
+    named("prctl", nix::sys::prctl::set_timerslack(nanoseconds))
 }
 
 /// Calls a function that starts threads; they handle no signals, so that signals interrupt the calls of other threads.

@@ -29,7 +29,15 @@ from made.machines import (
 
 from thunderherd.doctor import EXAMINATIONS
 from thunderherd.doctor.kind import Examination, Finding, Here, good
-from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Feature, Namespace
+from thunderherd.engine.catalogue import (
+    Catalogue,
+    CongestionControls,
+    Counter,
+    Design,
+    Fallback,
+    Feature,
+    Namespace,
+)
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.machine import description as machine
 from thunderherd.machine.busy import Busy
@@ -73,6 +81,13 @@ NO_RING = Design(
     available=False,
     reason="no ring",
     rests_on=(Feature(name="io_uring(7)", since="5.1", available=False, reason="no ring"),),
+)
+NO_PWAIT2 = Fallback(
+    name="epoll_pwait2(2)",
+    since="5.11",
+    available=False,
+    reason="a filter hides it",
+    instead="loads wait with two calls",
 )
 NO_PAIR = Namespace(local_ports=(1, 2), available=False, reason="forbidden")
 WITHOUT_NETEM = Namespace(
@@ -202,6 +217,9 @@ CASES = [
     Case("features", "every Linux", "good", words=(r"fork\(2\): fork_per_client, prefork",)),
     Case("features", "Linux 3.9", "good", words=(r"SO_REUSEPORT: prethread",)),
     Case("features", "primitives", "good", words=("4 of 4",)),
+    Case("features", "fallbacks", "good", words=("^0 of 1 needed", r"available: epoll_pwait2\(2\)")),
+    Case("features", "epoll_pwait2(2)", "notable", offered={"fallbacks": (NO_PWAIT2,)},
+         words=("a filter hides it", "Linux 5.11", "Instead, loads wait with two calls")),
     Case("features", "io_uring_disabled", "good"),
     Case("features", "io_uring_disabled", "notable", {"proc/sys/kernel/io_uring_disabled": "2"}, ("^2$",),
          ("sudo sysctl -w kernel.io_uring_disabled=0",)),

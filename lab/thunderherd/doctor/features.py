@@ -1,4 +1,7 @@
-"""The kernel features that each design and primitive needs; the engine has tried them all."""
+"""The kernel features that each design and primitive needs, and those that the engine can do without.
+
+The engine has tried them all.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,23 @@ def rests_on(here: Here) -> Iterator[Finding]:
 
 
 def _means(missing: KernelFeature) -> str:
-    came = f"available since Linux {missing.since}" if missing.since else "every Linux has it"
-    return f"{came}; these entries need it and cannot run: {', '.join(missing.entries)}"
+    return f"{_came(missing.since)}; these entries need it and cannot run: {', '.join(missing.entries)}"
+
+
+def _came(since: str | None) -> str:
+    return f"available since Linux {since}" if since else "every Linux has it"
+
+
+def fallbacks(here: Here) -> Iterator[Finding]:
+    """Report the features that the engine can do without, and what it does where they are refused."""
+    found = here.catalogue.fallbacks
+    missing = [each for each in found if not each.available]
+    there = ", ".join(each.name for each in found if each.available)
+    if found:
+        yield good("fallbacks", f"{len(missing)} of {len(found)} needed", f"available: {there or 'nothing'}")
+    for each in missing:
+        means = f"{_came(each.since)}. Instead, {each.instead}"
+        yield notable(each.name, each.reason or "refused", means)
 
 
 def io_uring(here: Here) -> Iterator[Finding]:
@@ -66,4 +84,6 @@ def _of(kind: str, entries: Sequence[Runnable]) -> Iterator[Finding]:
         yield stops(f"no {kind}", alike, reason)
 
 
-EXAMINATION = Examination(title="Designs and primitives", looks=(designs, primitives, io_uring, rests_on))
+EXAMINATION = Examination(
+    title="Designs and primitives", looks=(designs, primitives, io_uring, rests_on, fallbacks)
+)

@@ -520,6 +520,7 @@ class Catalogue(_Part):
     tcp_settings: tuple[str, ...] = ()
     congestion_controls: CongestionControls | None = None
     namespace: Namespace | None = None
+    fallbacks: tuple[Fallback, ...] = ()
 
     def design(self, name: str) -> Design | None:
         """Return the design of that name, or None."""
@@ -627,3 +628,9 @@ class Feature(BaseModel):
     since: str | None = None
     available: bool = True
     reason: str | None = None
+
+
+class Fallback(Feature):
+    """A feature that the engine uses where it can, and what it does without it."""
+
+    instead: str

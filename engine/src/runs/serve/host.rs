@@ -54,6 +54,8 @@ const MOST_OUTPUT: u64 = 16 << 20;
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 /// Length of the end of the output that messages show.
 const TAIL: usize = 400;
+/// What is missing without a thread that reads.
+const UNREAD: &str = "a thread that reads from the command could not be created (ulimit -u)";
 /// Exit status of a process that a shell reports as ended by SIGTERM.
 const TERMINATED: i32 = 128 + Signal::SIGTERM as i32;
 
@@ -154,8 +156,8 @@ impl Hosted {
         let counting = Counting::begin(&plan.counters, Subject::new(tree, Some(Ends::of_server(address.port()))));
         let output = Arc::default();
         // From here on this process has further threads, which only read.
-        read_all(from_child, Arc::clone(&output), child);
-        let own_counts = OwnCountsReader::new(counts_from_child);
+        read_all(from_child, Arc::clone(&output), child).context(UNREAD)?;
+        let own_counts = OwnCountsReader::new(counts_from_child).context(UNREAD)?;
         descriptor::write(opener.as_fd(), b"\n")?;
         Ok(Hosted { child, address, cpu_time, counting, output, own_counts, ended: false })
     }
@@ -348,7 +350,7 @@ fn filled_in(command: &[OsString], address: SocketAddr) -> Vec<OsString> {
     command.iter().map(fill).collect()
 }
 
-/// Waits at the gate, and becomes the command. Returns only if that fails.
+/// Waits at the gate, and becomes the command. Returns only if that fails; the command's output then has the reason.
 fn become_command(
     words: &[OsString],
     address: SocketAddr,
@@ -358,24 +360,36 @@ fn become_command(
     counts: &OwnedFd,
 ) -> i32 {
     const NOT_STARTED: i32 = 127;
-    // Without the byte, the supervisor has given up, and prints the reason.
-    if descriptor::read(gate.as_fd(), &mut [0]).unwrap_or(0) == 0 {
-        return 0;
-    }
-    let errors = match output.try_clone() {
-        Ok(errors) => errors,
-        Err(_) => return NOT_STARTED,
+    let passed = match descriptor::read(gate.as_fd(), &mut [0]) {
+        // The supervisor has given up, and prints the reason.
+        Ok(0) => return 0,
+        Ok(_) => Ok(()),
+        Err(error) => Err(error).context("its start gate could not be read (read)"),
     };
-    if descriptor::keep_over_exec(counts).is_err() {
-        return NOT_STARTED;
+    let reason = passed.map_or_else(|reason| reason, |()| not_replaced(words, address, user, &output, counts));
+    let _ = io::Write::write_all(&mut std::fs::File::from(output), format!("{reason:#}\n").as_bytes());
+    NOT_STARTED
+}
+
+/// Replaces this process by the command. Returns only with the reason why that is impossible.
+fn not_replaced(
+    words: &[OsString],
+    address: SocketAddr,
+    user: Option<&User>,
+    output: &OwnedFd,
+    counts: &OwnedFd,
+) -> anyhow::Error {
+    let copies = || Ok((output.try_clone()?, output.try_clone()?));
+    let copies: io::Result<_> = copies();
+    let (shown, errors) = match copies.context("its output could not be duplicated (fcntl)") {
+        Ok(copies) => copies,
+        Err(reason) => return reason,
+    };
+    if let Err(error) = descriptor::keep_over_exec(counts) {
+        return error.into();
     }
-    let mut shown = std::fs::File::from(match output.try_clone() {
-        Ok(shown) => shown,
-        Err(_) => return NOT_STARTED,
-    });
     if let Some(Err(error)) = user.map(User::assume) {
-        let _ = io::Write::write_all(&mut shown, format!("it cannot run as another user: {error}\n").as_bytes());
-        return NOT_STARTED;
+        return anyhow::Error::new(error).context("it cannot run as another user");
     }
     let error = Command::new(&words[0])
         .args(&words[1..])
@@ -383,11 +397,10 @@ fn become_command(
         .env("HOST", address.ip().to_string())
         .env(own_counts::VARIABLE, counts.as_raw_fd().to_string())
         .stdin(Stdio::null())
-        .stdout(output)
+        .stdout(shown)
         .stderr(errors)
         .exec();
-    let _ = io::Write::write_all(&mut shown, format!("{}: {error}\n", words[0].display()).as_bytes());
-    NOT_STARTED
+    anyhow::Error::new(error).context(words[0].display().to_string())
 }
 
 /// The output of a command: its length and its end.
@@ -433,8 +446,8 @@ fn too_long() -> String {
 }
 
 /// Reads the output in a thread until its end. A command that prints too much is killed.
-fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
-    std::thread::spawn(move || {
+fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) -> io::Result<()> {
+    let read = move || {
         let mut from = std::fs::File::from(from);
         let mut buffer = [0; 65536];
         while let Ok(bytes @ 1..) = from.read(&mut buffer) {
@@ -446,7 +459,8 @@ fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) {
             }
         }
         output.lock().unwrap_or_else(PoisonError::into_inner).has_ended = true;
-    });
+    };
+    std::thread::Builder::new().spawn(read).map(drop)
 }
 
 // A server that is running ------------------------------------------------------------------------------------------------

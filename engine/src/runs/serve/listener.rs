@@ -15,7 +15,8 @@ use crate::net::address::Address;
 use crate::net::netlink::Netlink;
 use crate::net::tcp::TcpOptions;
 use crate::net::veth;
-use crate::sys::socket;
+use crate::sys::ring::number;
+use crate::sys::{named, socket};
 
 /// Length of the queue of connections that wait for accept.
 pub const BACKLOG: Setting = Setting {
@@ -63,24 +64,25 @@ fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::i
 }
 
 fn listen_once(address: &Address, shared: bool, settings: &Settings) -> std::io::Result<Socket> {
-    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+    let socket = named("socket", Socket::new(address.domain(), Type::STREAM, None))?;
     if let Address::Tcp(_) = address {
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(shared)?;
+        named("setsockopt, SO_REUSEADDR", socket.set_reuse_address(true))?;
+        named("setsockopt, SO_REUSEPORT", socket.set_reuse_port(shared))?;
     }
     // Accepted sockets inherit these options, which saves every design the same calls.
     if let Some(options) = TcpOptions::of(settings) {
-        options.apply(&socket)?;
+        named("setsockopt", options.apply(&socket))?;
     }
-    socket.bind(&address.for_the_kernel()?)?;
-    socket.listen(settings.integer(BACKLOG.name) as i32)?;
+    named("bind", socket.bind(&address.for_the_kernel()?))?;
+    named("listen", socket.listen(settings.integer(BACKLOG.name) as i32))?;
     Ok(socket)
 }
 
 fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
-    match (error.raw_os_error(), address) {
+    match (number(&error), address) {
         (Some(libc::EMFILE | libc::ENFILE), _) => {
-            mistake_with_hint("listen.no_descriptors", "no descriptor is left for the listeners", more_descriptors())
+            let message = format!("no descriptor is left for the listeners: {error}");
+            mistake_with_hint("listen.no_descriptors", message, more_descriptors())
         }
         (Some(libc::EADDRINUSE), Address::Unix(_) | Address::UnixPath(_)) => {
             let hint = "choose another name; ss -lxp shows which process has this one";
@@ -136,13 +138,13 @@ pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> 
             receive_buffer: listener.recv_buffer_size()?,
         })
     };
-    read().context("the listener's options could not be read")
+    read().context("the listener's options could not be read (getsockopt)")
 }
 
 /// Returns the length of the queue and its maximum. `None` if the kernel does not report it, as for Unix sockets.
 pub fn queue(listener: &Socket) -> std::io::Result<Option<(u32, u32)>> {
     match socket::listen_queue(listener.as_fd()) {
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        Err(error) if number(&error) == Some(libc::EOPNOTSUPP) => Ok(None),
         result => result.map(Some),
     }
 }

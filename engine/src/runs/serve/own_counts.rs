@@ -1,7 +1,7 @@
 //! What a server that is not ours counts itself: lines that it writes to a descriptor, of which the last one counts.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -26,10 +26,10 @@ pub struct OwnCountsReader {
 
 impl OwnCountsReader {
     /// Begins to read, in a thread of its own.
-    pub fn new(from: OwnedFd) -> Self {
+    pub fn new(from: OwnedFd) -> io::Result<Self> {
         let (to, read) = channel();
-        std::thread::spawn(move || to.send(last_line(std::fs::File::from(from))));
-        OwnCountsReader { read }
+        std::thread::Builder::new().spawn(move || to.send(last_line(std::fs::File::from(from))))?;
+        Ok(OwnCountsReader { read })
     }
 
     /// Returns the counts once every process of the server has ended, `requests` among them. `None` if it wrote no line.

@@ -3,6 +3,8 @@
 use std::io;
 use std::ops::Deref;
 
+use crate::sys::named;
+
 /// An array in shared memory. Its elements must be safe to use from several processes: atomics, or a process-shared lock.
 pub struct SharedArray<T> {
     start: *mut T,
@@ -42,7 +44,7 @@ impl<T> SharedArray<T> {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return named("mmap", Err(io::Error::last_os_error()));
         }
         Ok(SharedArray { start: start.cast(), length })
     }

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use nix::poll::PollFlags;
 
-use crate::sys::{check, retry};
+use crate::sys::{check, named, retry};
 
 /// An entry of the array. poll(2) ignores entries with a negative descriptor.
 #[derive(Clone, Copy)]
@@ -37,5 +37,6 @@ impl PollFd {
 /// Waits until an entry is ready.
 pub fn poll(entries: &mut [PollFd]) -> io::Result<()> {
     // SAFETY: PollFd has the layout of `pollfd`, and the length is that of the slice.
-    retry(|| check(unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, -1) })).map(drop)
+    let waited = retry(|| check(unsafe { libc::poll(entries.as_mut_ptr().cast(), entries.len() as libc::nfds_t, -1) }));
+    named("poll", waited).map(drop)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::sys::{check, retry};
+use crate::sys::{check, named, retry};
 
 /// Smallest descriptor that does not fit into a set: 1,024.
 pub const FD_SETSIZE: RawFd = libc::FD_SETSIZE as RawFd;
@@ -48,7 +48,9 @@ pub fn select(highest: RawFd, readable: &mut FdSet, writable: &mut FdSet) -> io:
     let (exceptional, forever) = (std::ptr::null_mut(), std::ptr::null_mut());
     let count = within(highest) + 1;
     // SAFETY: the sets live through the call, and have room for `count` descriptors.
-    retry(|| check(unsafe { libc::select(count, &mut readable.0, &mut writable.0, exceptional, forever) })).map(drop)
+    let waited =
+        retry(|| check(unsafe { libc::select(count, &mut readable.0, &mut writable.0, exceptional, forever) }));
+    named("select", waited).map(drop)
 }
 
 #[cfg(test)]

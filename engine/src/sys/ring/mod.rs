@@ -21,7 +21,7 @@ use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use super::descriptor::PollFlags;
-use super::retry;
+use super::{named, retry};
 use receives::Receives;
 
 /// Submissions of one io_uring_enter. More of them take another call.
@@ -241,7 +241,7 @@ impl Ring {
 
     /// Submits all pending operations, and waits until there is a completion.
     pub fn wait(&mut self) -> io::Result<()> {
-        retry(|| self.ring.submit_and_wait(1)).map(drop)
+        named("io_uring_enter", retry(|| self.ring.submit_and_wait(1))).map(drop)
     }
 
     /// Submits all pending operations, and collects completions without waiting.
@@ -253,7 +253,7 @@ impl Ring {
         match unsafe { self.ring.submitter().enter::<libc::sigset_t>(count, 0, GET_EVENTS, None) } {
             // EBUSY: completions must be taken before more is submitted.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
-            result => result.map(drop),
+            result => named("io_uring_enter", result).map(drop),
         }
     }
 
@@ -266,7 +266,7 @@ impl Ring {
         match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time)) {
             // EBUSY: completions must be taken before more is submitted.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
-            result => result.map(drop),
+            result => named("io_uring_enter", result).map(drop),
         }
     }
 
@@ -350,7 +350,7 @@ impl Ring {
     fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
         // SAFETY: every pointer of an entry points into `self.memory`, which lives until its completion.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            retry(|| self.ring.submit())?;
+            named("io_uring_enter", retry(|| self.ring.submit()))?;
         }
         Ok(())
     }
@@ -473,10 +473,10 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// Returns the number of a system error (errno(3)), including the one inside a [`Refusal`].
+/// Returns the number of a system error (errno(3)), including the one inside a [`Refusal`] and that of a named call.
 pub fn number(error: &io::Error) -> Option<i32> {
     let refusal = || error.get_ref()?.downcast_ref::<Refusal>()?.error.raw_os_error();
-    error.raw_os_error().or_else(refusal)
+    super::number(error).or_else(refusal)
 }
 
 /// Returns why there is no memory for a ring, and a remedy.
