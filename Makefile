@@ -42,9 +42,10 @@ test: ## set up, run all tests that CI runs
 bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, gate (an hour; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
-soak: build ## hostile clients against every design, commands killed at random moments, and a run for two hours (3 hours in all; SECONDS=5 TIMES=20 MINUTES=5 takes less)
+soak: build ## hostile clients against every design, commands killed at random moments, twins beside a hostile neighbour, and a run for two hours (3 hours in all; SECONDS=5 TIMES=20 PAIRS=5 MINUTES=5 takes less)
 	@$(PYTHON) bench soak --seconds $(or $(SECONDS),60)
 	@$(PYTHON) bench kills --times $(or $(TIMES),100)
+	@$(PYTHON) bench twins --pairs $(or $(PAIRS),40)
 	@$(PYTHON) bench endurance --minutes $(or $(MINUTES),120)
 
 fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (3 hours; needs cargo-fuzz; SECONDS=10 takes less)
@@ -111,16 +112,16 @@ test-engine: compiled-tests
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
-test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, ignored tests of the engine, and tests marked thorough
+test-thorough: test-tools ## tests that `make test` leaves out: every workload and the system's buffers in the conformance suite, ignored tests of the engine, and tests marked thorough or alone
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --lib --test conformance --test engine -- --include-ignored
-	@$(NOTHING_IGNORED) $(PYTEST) -m thorough
+	@$(NOTHING_IGNORED) $(PYTEST) -m "thorough or alone"
 
 # pytest rewrites assertions and caches the result. CI does this once, during other checks, instead of once a worker.
 rewritten-tests: test-tools
 	@output=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$output" >&2; exit 1; }
 
 # Seven workers on the two CPUs of a small machine, since tests wait for half of their time. Tests that need the CPUs
-# for themselves are thorough, since `make test-thorough` runs one after another.
+# for themselves are marked alone, with the reason. `make test-thorough` runs them one after another.
 test-lab: test-tools
 	@echo "==> pytest"
 	@$(NOTHING_IGNORED) $(PYTEST) --numprocesses 7 --dist loadfile --no-loadscope-reorder

@@ -1,8 +1,8 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
 docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` and `linking` are no
-studies. Only the proofs, `kills`, `soak` and `endurance` judge; the other parts print figures. Do not compare
-figures of different runs or machines.
+studies. Only `proofs`, `kills`, `twins`, `soak` and `endurance` judge; the other parts print figures. Do not
+compare figures of different runs or machines.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import proofs
 import reach
 import soak
 import textbook
+import twins
 from common import duration, two_places, unavailable_designs
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
@@ -33,13 +34,14 @@ PARTS = {
     "linking": linking,
     "gate": gating,
     "kills": kills,
+    "twins": twins,
     "soak": soak,
     "endurance": endurance,
 }
 
 
-BY_NAME = ("kills", "soak", "endurance")
-"""The parts that run only if they are named: they judge, and measure nothing."""
+BY_NAME = ("kills", "twins", "soak", "endurance")
+"""The parts that run only if they are named: they judge, and print no figures of this machine."""
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ SECONDS = 60.0
 IDLE, HONEST, HOSTILE = 8, 2, 2
 """Connections that are idle; honest clients; hostile clients of each other kind."""
 CROWD = 2000
-"""More idle connections. A design that serves as many clients at a time as it has workers gets none."""
+"""More idle connections by default. A design with as many clients at a time as it has workers gets none."""
 SELECT, MOST_OF_SELECT = "select(2)", 900
 """A system call that cannot wait for a descriptor above 1023; so many connections leave some to others."""
 MOST_MEMORY, OF_A_THREAD = 32.0, 0.032
@@ -47,6 +47,8 @@ OF_A_GROWING_POOL = {"minimum_spare": 5, "maximum_spare": 5, "maintenance": 100_
 """Such a pool returns to one size only if it may keep no more free workers than it must."""
 UNREAD = (0.1, 1.0)
 """The least and the most seconds for which a client reads nothing."""
+SETTLED_SECONDS = 1.0
+"""A server that has kept its descriptors and processes for so long has made all that it begins with."""
 GONE_SECONDS = 10.0
 """The time in which a server returns to what it had before, or stops."""
 LONGEST_STOP = 2.0
@@ -61,6 +63,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("designs", nargs="*", metavar="DESIGN", help="designs (default: all)")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help=f"time of each design, seconds (default {SECONDS:g})"
+    )
+    parser.add_argument(
+        "--idle", type=int, default=CROWD, help=f"idle connections to each design (default {CROWD})"
     )
     parser.add_argument("--seed", type=int, default=SEED, help=f"seed of the clients (default {SEED})")
     parser.add_argument(
@@ -98,7 +103,8 @@ def run(given: argparse.Namespace) -> None:
     with _more_files():
         for number, design in enumerate(chosen_designs(given.designs)):
             workload = given.workload or [*TALKS][number % len(TALKS)]
-            faults = [*_soak(design, workload, given.seconds, given.stop, random.Random(given.seed))]
+            draw = random.Random(given.seed)
+            faults = [*_soak(design, workload, given.seconds, given.stop, draw, given.idle)]
             if design.name == RING and given.resets:
                 faults += _reset_often(design, given.resets, random.Random(given.seed))
             for fault in faults:
@@ -130,8 +136,13 @@ class Met:
     wrong: list[str] = field(default_factory=list)
 
     def goes_on(self) -> bool:
-        """True while the clients go on."""
-        return time.monotonic() < self.ends
+        """True while the clients go on: until the end, or on a busy machine until one has its reply."""
+        now = time.monotonic()
+        return now < self.ends or (not self.answered["honest"] and now < self.ends + PATIENCE)
+
+    def left(self, most: float) -> float:
+        """Return the seconds until the end, a few at least and so many at most."""
+        return min(most, max(0.1, self.ends - time.monotonic()))
 
     def connected(self) -> socket.socket:
         """Return a new connection."""
@@ -168,13 +179,13 @@ def slow(met: Met, draw: random.Random) -> None:
             if not met.goes_on():
                 return
             client.send(bytes([byte]))
-            time.sleep(min(1.0, max(0.0, met.ends - time.monotonic())))
+            time.sleep(met.left(1.0))
 
 
 def idle(met: Met, draw: random.Random) -> None:
     """Keep a connection, and say nothing."""
     with met.connected() as client:
-        client.settimeout(max(0.1, met.ends - time.monotonic()))
+        client.settimeout(met.left(float("inf")))
         client.recv(1)
 
 
@@ -199,8 +210,8 @@ def endless(met: Met, draw: random.Random) -> None:
     """Send a request without an end, and read nothing."""
     beginning, again = met.talk.endless
     with met.connected() as client:
-        until = min(met.ends, time.monotonic() + draw.uniform(*UNREAD))
-        client.settimeout(UNREAD[1])
+        until = time.monotonic() + met.left(draw.uniform(*UNREAD))
+        client.settimeout(met.left(UNREAD[1]))
         client.send(beginning)
         while time.monotonic() < until:
             client.send(again)
@@ -209,16 +220,16 @@ def endless(met: Met, draw: random.Random) -> None:
 def unread(met: Met, draw: random.Random) -> None:
     """Request a large reply, and read none of it."""
     with met.connected() as client:
-        client.settimeout(UNREAD[1])
+        client.settimeout(met.left(UNREAD[1]))
         client.send(met.talk.unread)
-        time.sleep(draw.uniform(*UNREAD))
+        time.sleep(met.left(draw.uniform(*UNREAD)))
 
 
 def garbage(met: Met, draw: random.Random) -> None:
     """Send bytes that are no request."""
     with met.connected() as client:
         client.send(draw.randbytes(draw.randrange(1, 20_000)))
-        client.settimeout(1.0)
+        client.settimeout(met.left(1.0))
         client.recv(4096)
 
 
@@ -231,22 +242,24 @@ KINDS: Sequence[tuple[Kind, int]] = (
 
 
 def _client(kind: Kind, met: Met, draw: random.Random) -> None:
-    """Be a client of one kind until the end; a server may do with hostile ones what it wants."""
-    while met.goes_on():
+    """Be a client of one kind until the end, once at least; a server may do as it wants with hostile ones."""
+    while True:
         with suppress(OSError):
             kind(met, draw)
         if kind is not honest:
             met.answered[kind.__name__] += 1
+        if not met.goes_on():
+            return
 
 
 def _soak(
-    design: Design, workload: str, length: float, longest_stop: float, draw: random.Random
+    design: Design, workload: str, length: float, longest_stop: float, draw: random.Random, idle: int = CROWD
 ) -> Iterator[str]:
     talk = TALKS[workload]
     settings = {**talk.settings, "drain": 100_000_000}
     if design.serves_one_by_one:
         settings["idle_timeout"] = IDLE_TIMEOUT
-    crowd = MOST_OF_SELECT if any(each.name == SELECT for each in design.rests_on) else CROWD
+    crowd = min(idle, MOST_OF_SELECT) if any(each.name == SELECT for each in design.rests_on) else idle
     if design.serves_one_by_one:
         crowd = 0
     if OF_A_GROWING_POOL.keys() <= {each.name for each in design.settings}:
@@ -374,7 +387,7 @@ def _run_all(threads: Sequence[threading.Thread]) -> None:
 
 
 def _settled(first: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the numbers of descriptors and processes, once they are as wanted, or stay for a second."""
+    """Return the numbers of descriptors and processes, once they are as wanted, or stay for a while."""
     deadline, found, since = time.monotonic() + GONE_SECONDS, (0, 0), time.monotonic()
     while time.monotonic() < deadline:
         family = _family(first)
@@ -383,7 +396,7 @@ def _settled(first: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
             return now
         if now != found:
             found, since = now, time.monotonic()
-        elif wanted is None and time.monotonic() - since > 1:
+        elif wanted is None and time.monotonic() - since > SETTLED_SECONDS:
             return found
         time.sleep(0.05)
     return found

@@ -6,7 +6,7 @@ import pytest
 from started import bench
 
 
-@pytest.mark.thorough
+@pytest.mark.alone("each gate has some seconds for a verdict, which other programs on the CPUs delay")
 @pytest.mark.usefixtures("use_engine")
 def test_git_bisect_finds_the_slower_commit() -> None:
     printed = bench("gate", "--gates", "0", "--bisects", "1")

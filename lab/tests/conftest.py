@@ -33,6 +33,7 @@ settings.load_profile("any speed")
 
 LONGEST = (
     "gate/test_ends", "cli/test_surroundings", "conform/test_conformance", "repository/test_extending",
+    "../../bench/tests/test_soak",
     "repository/test_tutorial", "capsule/test_replay", "engine/faults/test_servers", "cli/test_signals",
     "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
     "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
@@ -45,7 +46,7 @@ LONGEST = (
     "studies/test_self_test", "studies/test_cse638_pa02", "studies/test_cse232_a2", "doctor/test_doctor",
     "repository/test_packaging", "engine/test_own_servers", "grade/test_grade",
     "../../bench/tests/test_parts", "../../bench/tests/test_layers", "conform/test_before_timing",
-    "../../bench/tests/test_soak", "../../bench/tests/test_kills", "../../bench/tests/test_endurance",
+    "../../bench/tests/test_kills", "../../bench/tests/test_endurance",
     "records/test_altered_results", "engine/faults/test_programs", "engine/faults/test_primitives",
     "engine/faults/test_forks", "engine/faults/test_loads",
 )  # fmt: skip

@@ -2,7 +2,8 @@
 //!
 //! The tests are made from the registered entries: a new design gets all of them without a change here, and a new workload
 //! once `tests/support/protocol.rs` has its exchanges. A test's name is `design::workload::what_happens`. Tests of
-//! connections and processes are ignored with some workloads, unless requested (`--include-ignored`).
+//! connections and processes are ignored with some workloads, unless requested (`--include-ignored`), and so are most tests of
+//! a design with another value of a choice.
 //!
 //! In every test the server continues, answers the next request byte by byte, keeps a correct tally, leaks no descriptor and
 //! no process, and stops with exit status 0 ([`Rig::finish`]). Tests of the other end are named `clients_of::workload::…`:
@@ -16,6 +17,8 @@ mod clients;
 mod conversations;
 mod draining;
 mod fairness;
+mod model;
+mod mutated;
 mod primitives;
 mod requests;
 mod rig;
@@ -76,6 +79,7 @@ fn trials() -> Vec<Trial> {
         assert!(designs.iter().any(|design| design["name"] == name), "there is no design {name}");
     }
     let mut trials = draining::trials();
+    trials.extend(model::trials());
     trials.extend(client_primitives::trials(&catalogue));
     for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
         if design["available"] == false {
@@ -93,14 +97,14 @@ fn trials() -> Vec<Trial> {
                 continue;
             };
             // Other values of a design's choices do not change a protocol, except perhaps for where a reply is computed.
-            if name(design).contains(' ') && !protocol.computes && protocol.name != PROTOCOLS[0].name {
-                continue;
-            }
+            let is_like_another =
+                name(design).contains(' ') && !protocol.computes && protocol.name != PROTOCOLS[0].name;
             let case = || Case { design: design.clone(), kind, protocol };
             for (fault, test, concerns) in faults(&case()) {
                 let case = case();
                 let title = format!("{}::{workload}::{fault}", case.name());
                 let left_out = match concerns {
+                    _ if is_like_another => true,
                     Concerns::Requests => false,
                     Concerns::Connections | Concerns::Cases => {
                         !case.is_thorough() && protocol.name != PROTOCOLS[0].name

@@ -6,6 +6,7 @@ use libtest_mimic::{Completion, Failed};
 
 use crate::conversations::random_conversations_of_two_clients;
 use crate::faults;
+use crate::mutated::mutated_requests;
 use crate::rig::{Case, Listed, Rig, amid};
 use crate::support::client::Client;
 use crate::support::protocol::{Exchange, Wrong};
@@ -41,10 +42,11 @@ const FORMS: &[(&str, Form)] = forms![
     a_request_and_the_end_before_the_first_read,
     half_close_after_the_request,
     connect_and_close_at_once,
+    mutated_requests,
 ];
 
 fn requests_in_every_form(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+    let mut rig = Rig::new(case, case.protocol.exact);
     for (name, form) in FORMS {
         amid(name, || {
             form(&mut rig);

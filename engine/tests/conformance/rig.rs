@@ -423,7 +423,10 @@ impl<'a> Rig<'a> {
 impl Expected {
     /// Expects this many errors of one of these kinds.
     pub fn error(&mut self, kinds: &'static [&'static str], count: u64) {
-        self.errors.push((kinds, count));
+        match self.errors.iter_mut().find(|entry| entry.0 == kinds) {
+            Some(entry) => entry.1 += count,
+            None => self.errors.push((kinds, count)),
+        }
     }
 
     /// Checks the tally of a server that has ended.
@@ -452,10 +455,9 @@ impl Expected {
             .map(|(kind, count)| (kind.as_str(), count.as_u64().expect("a count")))
             .filter(|(kind, _)| !self.errors_allowed.contains(kind))
             .collect();
-        for &(kinds, _) in &self.errors {
-            let of = |kinds: &[&str]| kinds.iter().filter_map(|kind| seen.get(kind)).sum::<u64>();
-            let right: u64 = self.errors.iter().filter(|entry| entry.0 == kinds).map(|entry| entry.1).sum();
-            assert_eq!(of(kinds), right, "errors of the kinds {kinds:?} in {tally}");
+        for &(kinds, right) in &self.errors {
+            let found = kinds.iter().filter_map(|kind| seen.get(kind)).sum::<u64>();
+            assert_eq!(found, right, "errors of the kinds {kinds:?} in {tally}");
         }
         let total: u64 = self.errors.iter().map(|entry| entry.1).sum();
         assert_eq!(seen.values().sum::<u64>(), total, "there are unexpected errors: {seen:?}");

@@ -51,6 +51,9 @@ pub struct Protocol {
     pub options: fn() -> Vec<String>,
     /// Options of a server and a load of this program with which no request takes long.
     pub brief: Brief,
+    /// Options of a server with which the outcome of a connection depends on its bytes alone: not on how they arrive, and not
+    /// on earlier requests. No request takes long.
+    pub exact: &'static [&'static str],
     /// Whether boundaries of requests are independent of how bytes arrive, so that the tally's number of requests is known.
     pub framed: bool,
     /// Exchanges that every server serves, several on one connection. The reply of the first does not depend on
@@ -114,6 +117,7 @@ const COMMON: Protocol = Protocol {
     name: "",
     options: Vec::new,
     brief: Brief { server: &[], load: &[] },
+    exact: &[],
     framed: true,
     exchanges: Vec::new,
     large_option: "",
@@ -191,6 +195,7 @@ const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
     brief: Brief { server: &["--unit", "1us"], load: &[] },
+    exact: &["--delay-limit", "0"],
     exchanges: || {
         let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: b"0\n".to_vec() };
         vec![exchange(b"0,0\n"), exchange(b"0,31\n"), exchange(b"000,1\r\n")]
@@ -257,6 +262,7 @@ const HTTP: Protocol = Protocol {
 const STREAM: Protocol = Protocol {
     name: "stream",
     brief: Brief { server: &[], load: &["--stream-size", "300000"] },
+    exact: &["--verify", "all"],
     exchanges: || vec![put(5), get(4000), put(1), get(1), put(3000)],
     large: Some(get),
     incomplete: b"put 5\n\0\x01",

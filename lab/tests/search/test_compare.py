@@ -560,54 +560,45 @@ def test_options_of_other_programs_name_ours(others: str, instead: str) -> None:
     assert instead in str(refused.value) and others in str(refused.value)
 
 
+def costs_of(directory: Path) -> dict[str, float]:
+    """The median CPU time per request of each server that has one."""
+    costs: dict[str, list[float]] = {}
+    for each in load(directory).trials:
+        if each.metrics and (cost := each.metrics.get("server_cpu_per_request")):
+            costs.setdefault(each.contender, []).append(cost)
+    return {name: median(all_costs) for name, all_costs in costs.items()}
+
+
 def test_comparison_of_two_real_servers(
     real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    words = ["epoll", "fork_per_client", "--connections", "per_request", "-c", "8", "--bytes", "100"]
-    status = main.run_command(
-        [
-            "compare",
-            *words,
-            "--budget",
-            "21s",
-            "--json",
-            "--save",
-            "kept.toml",
-            "--out",
-            "mine",
-            "--seed",
-            "3",
-        ]
-    )
-    found = json.loads(capsys.readouterr().out)
+    servers = ["epoll", "fork_per_client", "--connections", "per_request", "-c", "8", "--bytes", "100"]
+    # On a busy machine a short budget may have no trial of both whose server was read in time.
+    for budget in (21, 90, 300):
+        words = [*servers, "--budget", f"{budget}s", "--json", "--out", f"mine{budget}", "--seed", "3"]
+        status = main.run_command(["compare", *words, "--save", f"kept{budget}.toml"])
+        found = json.loads(capsys.readouterr().out)
+        directory = tmp_path / f"mine{budget}/compare"
+        costs = costs_of(directory)
+        if costs.keys() == {"epoll", "fork_per_client"}:
+            break
     by_metric = {each["metric"]: each for each in found["answers"]}
     (pair,) = by_metric["server_cpu_per_request"]["pairs"]
     assert status == 0 and (pair["a"], pair["b"]) == ("epoll", "fork_per_client")
-    # On a busy machine the blocks may be too few for an interval, but the trials of the two are far apart.
-    costs = {
-        name: median(
-            cost
-            for each in load(tmp_path / "mine/compare").trials
-            if each.contender == name
-            and each.metrics
-            and (cost := each.metrics.get("server_cpu_per_request"))
-        )
-        for name in (pair["a"], pair["b"])
-    }
+    # The blocks may be too few for an interval, but the trials of the two are far apart.
     assert 0 < costs["epoll"] < 0.7 * costs["fork_per_client"], costs
     assert pair["ratio"] is None or pair["ratio"] < 0.7
     assert {"requests_per_second", "machine_cpu_per_request", "latency_p50_seconds"} <= by_metric.keys()
     assert (tmp_path / found["report"]).is_file()
-    kept = load_study("kept.toml", "quick", [], client.catalogue())
-    assert kept.budget_seconds is not None and kept.budget_seconds < 21
+    kept = load_study(f"kept{budget}.toml", "quick", [], client.catalogue())
+    assert kept.budget_seconds is not None and kept.budget_seconds < budget
     # A search that has ended is shown again without a trial.
-    trials = (tmp_path / "mine/compare/trials.jsonl").read_bytes()
-    again = ["compare", *words, "--budget", "21s", "--json", "--out", "mine", "--seed", "3", "--resume"]
-    assert main.run_command(again) == 0
+    trials = (directory / "trials.jsonl").read_bytes()
+    assert main.run_command(["compare", *words, "--resume"]) == 0
     assert json.loads(capsys.readouterr().out) == found
-    assert (tmp_path / "mine/compare/trials.jsonl").read_bytes() == trials
+    assert (directory / "trials.jsonl").read_bytes() == trials
 
 
 SERVER = """
@@ -642,7 +633,7 @@ def test_a_command_is_compared_and_the_comparison_is_shown_again(
     assert json.loads(capsys.readouterr().out) == found
 
 
-@pytest.mark.thorough
+@pytest.mark.alone("blocks are rejected while other programs use the CPUs, and all pairs need a verdict")
 def test_equal_servers_do_not_differ(
     real_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,10 +185,13 @@ fn clients_of_a_closed_load_begin_one_after_another() {
     };
     let options = "--load closed_connections --bytes 1 --check count --clients 4 --loops 1 --connections kept \
                    --ramp-up 800ms";
+    // On a busy machine any of them may be late, and none is early.
+    let began = Instant::now();
     let (ran, _) = load("bytes", port, options);
     assert_eq!((ran.status, asked.load(SeqCst)), (Some(0), 4), "{ran:?}");
-    let moments = seen.lock().unwrap().clone();
-    assert!(moments[3] - moments[0] >= Duration::from_millis(400), "{moments:?}");
+    let after: Vec<Duration> = seen.lock().unwrap().iter().map(|&moment| moment - began).collect();
+    let early = after.iter().zip(0..).filter(|&(&after, place)| after < place * Duration::from_millis(150)).count();
+    assert_eq!(early, 0, "{after:?}");
 }
 
 /// A server that sends its replies before it takes more requests, and messages larger than all buffers: a client that does

@@ -40,19 +40,26 @@ fn a_load_that_ends_by_count_shows_its_requests_bytes_and_connections() {
     server.stop().is_good();
 }
 
+/// Requests in a window of which the 99th percentile is known. A busy machine needs longer for them.
+const ENOUGH: f64 = 1000.0;
+
 #[test]
 fn a_closed_load_shows_its_latency_and_a_name_its_address() {
     let server = Server::start("epoll", "http", &[]);
-    let mut named = engine();
-    named.args(["load", "http", "--connect", &format!("localhost:{}", server.port)]);
-    let options = "--load closed_connections --clients 4 --connections kept --duration 300ms --mix GET:/@9,HEAD:/@1";
-    let ran = run(named.args(options.split(' ')));
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let options = "--load closed_connections --clients 4 --connections kept --mix GET:/@9,HEAD:/@1 --duration";
+    let lasting = |milliseconds: u64| {
+        let mut named = engine();
+        named.args(["load", "http", "--connect", &format!("localhost:{}", server.port)]);
+        let ran = run(named.args(options.split(' ')).arg(format!("{milliseconds}ms")));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let requests = quantity(Table::of(&ran.output).row("Requests")[0]);
+        (requests >= ENOUGH).then_some((ran, requests))
+    };
+    let (ran, requests) = [300, 2000, 20_000].into_iter().find_map(lasting).expect("enough requests for percentiles");
     fits(&ran);
     let heading = ran.output.lines().next().unwrap();
     assert!(heading.contains(&format!("127.0.0.1:{})", server.port)), "{heading}");
     let table = Table::of(&ran.output);
-    let requests = quantity(table.row("Requests")[0]);
     let by_kind = ["GET:/", "HEAD:/"].map(|kind| {
         let replies = table.row(kind)[5].split(' ').next().unwrap();
         quantity(replies)
@@ -115,23 +122,28 @@ fn an_overloaded_server_is_told_from_a_slow_load() {
 /// A closed load has no rate to keep, so a failed check is no failure of it: the server stops in the middle of the window.
 #[test]
 fn a_failed_check_of_a_closed_load_is_shown_although_it_succeeds() {
-    let port = serve(|mut stream| {
-        let (mut request, began, mut has_slept) = ([0; 64], Instant::now(), false);
-        while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-            if began.elapsed() > Duration::from_millis(200) && !std::mem::replace(&mut has_slept, true) {
-                std::thread::sleep(Duration::from_millis(800));
+    // If both ends are late, on a busy machine, the server may stop outside the window; then all times are longer.
+    let stopped_in_the_window = |times: u64| {
+        let port = serve(move |mut stream| {
+            let (mut request, mut began, mut has_slept) = ([0; 64], None, false);
+            while stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
+                let began = *began.get_or_insert_with(Instant::now);
+                if began.elapsed() > Duration::from_millis(200 * times) && !std::mem::replace(&mut has_slept, true) {
+                    std::thread::sleep(Duration::from_millis(800 * times));
+                }
+                if stream.write_all(&[0]).is_err() {
+                    return;
+                }
             }
-            if stream.write_all(&[0]).is_err() {
-                return;
-            }
-        }
-    });
-    let options = "--load closed_connections --clients 2 --connections kept --bytes 1 --duration 600ms";
-    let ran = run(&mut command("bytes", port, options));
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+        });
+        let options = "--load closed_connections --clients 2 --connections kept --bytes 1 --duration";
+        let ran = run(&mut command("bytes", port, &format!("{options} {}ms", 600 * times)));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        Table::of(&ran.output).line("failed checks").is_some_and(|checks| checks.contains("little ")).then_some(ran)
+    };
+    let ran = [1, 3, 9].into_iter().find_map(stopped_in_the_window).expect("a failed check of a closed load");
     fits(&ran);
     let table = Table::of(&ran.output);
-    assert!(table.line("failed checks").expect("failed checks").contains("little "), "{ran:?}");
     assert!(!table.is_valid() && table.line("hint").is_some() && table.row("Errors") == ["0"], "{ran:?}");
 }
 
@@ -187,9 +199,11 @@ fn a_load_on_a_terminal_shows_a_line_while_it_runs_and_no_other_load_does() {
         assert!(!medians.is_empty() || load.contains("--think"), "{watched:?}");
         let piped = run(&mut command("bytes", server.port, &options));
         assert_eq!((piped.status, piped.errors.as_str()), (Some(0), ""));
+        // The verdict below the table may differ, on a busy machine.
+        let is_verdict = |line: &str| ["Valid", "Caution", "Not valid"].iter().any(|word| line.starts_with(word));
         let labels = |ran: &Ran| -> Vec<String> {
             let label = |line: &str| line.split("  ").next().unwrap_or_default().to_owned();
-            ran.output.lines().map(label).collect()
+            ran.output.lines().take_while(|line| !is_verdict(line)).map(label).collect()
         };
         assert_eq!(labels(&watched), labels(&piped));
     }
