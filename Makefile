@@ -48,11 +48,14 @@ soak: build ## hostile clients against every design, commands killed at random m
 	@$(PYTHON) bench twins --pairs $(or $(PAIRS),40)
 	@$(PYTHON) bench endurance --minutes $(or $(MINUTES),120)
 
-fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (3 hours; needs cargo-fuzz; SECONDS=10 takes less)
+# Each target has a folder of inputs.
+FUZZ_TARGETS := $(notdir $(wildcard engine/fuzz/corpus/*))
+
+fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (4 hours; needs cargo-fuzz; SECONDS=10 takes less)
 	@$(PYTEST) lab/tests -m fuzz --fuzz-seconds $(or $(SECONDS),600) --numprocesses 2 -o faulthandler_timeout=0 -rP
 	@cargo fuzz --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }
-	@cd engine && for target in sessions conversations replies counts settings csv; do \
+	@cd engine && for target in $(FUZZ_TARGETS); do \
 		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(or $(SECONDS),600) || exit; done
 

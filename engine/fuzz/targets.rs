@@ -3,21 +3,28 @@
 //! `tests/engine/fuzzed.rs` runs each target on the kept corpus and on random bytes; `make fuzz` lets cargo-fuzz search.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
 use thunderherd_engine::base::setting::{FILE_PREFIX, Form, Kind, Setting, Settings, Value};
 use thunderherd_engine::base::window::Window;
+use thunderherd_engine::conform::chance::Chance;
 use thunderherd_engine::conform::http::reply;
+use thunderherd_engine::conform::protocol::{PROTOCOLS, Progress};
+use thunderherd_engine::conform::values;
 use thunderherd_engine::protocol::workload::{Answer, Input, More, Next, Service, Then, Workload};
 use thunderherd_engine::requests::recording::{self, RecordedGaps};
 use thunderherd_engine::runs::serve::own_counts;
+use thunderherd_engine::stacks::flame_graph;
 use thunderherd_engine::sys::descriptor;
 use thunderherd_engine::transfer::inbox::Inbox;
 use thunderherd_engine::transfer::outbox::Outbox;
 use thunderherd_engine::transfer::primitive::{Waits, Want};
 use thunderherd_engine::workloads::WORKLOADS;
+
+mod kernel;
 
 /// A target: takes any bytes.
 pub type Target = fn(&[u8]);
@@ -27,9 +34,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sessions", sessions),
     ("conversations", conversations),
     ("replies", replies),
+    ("verdicts", verdicts),
     ("counts", counts),
     ("settings", settings),
     ("csv", csv),
+    ("stacks", stacks),
+    ("kernel", kernel::kernel),
 ];
 
 /// Runs the target of that name.
@@ -170,6 +180,26 @@ fn replies(mut data: &[u8]) {
     reply::is_last(data);
 }
 
+/// Replies of every workload as the cases of conformance judge them: their first bytes, and all of them.
+fn verdicts(mut data: &[u8]) {
+    let protocol = &PROTOCOLS[number(&mut data) % PROTOCOLS.len()];
+    let (which, cut) = (number(&mut data), number(&mut data));
+    let mut chance = Chance::new(1, 1);
+    let exchange =
+        if which == 255 { (protocol.short)("/", &mut chance) } else { (protocol.exchange)("/", which, &mut chance) };
+    let whole = exchange.reply.judge(data, false);
+    if let Progress::Complete(length) = whole {
+        assert!(length <= data.len());
+        // A server may send its reply in any parts, and each is judged when it comes.
+        let part = exchange.reply.judge(&data[..cut.min(length)], false);
+        assert!(!matches!(part, Progress::Wrong(_)), "{}: {part:?}, and then {whole:?}", protocol.name);
+    }
+    exchange.reply.judge(data, true);
+    let _ = values::number_in(data);
+    values::processes(data);
+    (protocol.is_last)(data);
+}
+
 /// The lines in which a server that is not ours reports its counts.
 fn counts(data: &[u8]) {
     match own_counts::last_line(data) {
@@ -198,11 +228,35 @@ fn settings(mut data: &[u8]) {
     }
 }
 
+/// A file in memory, and its path.
+fn file_with(data: &[u8]) -> (File, String) {
+    let mut file = File::from(descriptor::memory_file(c"fuzzed").expect("a file in memory"));
+    file.write_all(data).expect("memory");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    (file, path)
+}
+
 /// Files with requests: sizes, and recorded traffic.
 fn csv(data: &[u8]) {
-    let file = descriptor::memory_file(c"fuzzed").expect("a file in memory");
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::fs::File::from(file.try_clone().expect("a descriptor")).write_all(data).expect("memory");
+    let (_file, path) = file_with(data);
     let _ = recording::sizes("sizes", &path, 1..=1 << 30);
     let _ = RecordedGaps::read("recording", &path);
+}
+
+/// Files of folded stacks: one, or after a zero byte another to compare it with.
+fn stacks(data: &[u8]) {
+    let mut files = data.splitn(2, |&byte| byte == 0).map(file_with);
+    let (_stacks, path) = files.next().expect("one of no bytes, at least");
+    let before = files.next();
+    let (_output, output) = file_with(b"");
+    let plan = flame_graph::Plan {
+        stacks: path.into(),
+        before: before.as_ref().map(|(_, path)| path.into()),
+        output: output.into(),
+        title: "fuzzed".to_owned(),
+        subtitle: None,
+        unit: "samples".to_owned(),
+        minimum_width: 0.0,
+    };
+    let _ = flame_graph::draw(&plan);
 }

@@ -35,7 +35,8 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
     Ok(mounts_in(&fs::read("/proc/self/mounts")?))
 }
 
-fn mounts_in(table: &[u8]) -> Vec<Mount> {
+/// Reads such a table. A line of another form is no mount.
+pub fn mounts_in(table: &[u8]) -> Vec<Mount> {
     let lossy = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
     let mount = |line: &[u8]| {
         let mut fields = line.split(|&byte| byte == b' ').skip(1);

@@ -14,7 +14,7 @@ mod processes;
 pub mod protocol;
 mod requests;
 pub mod subject;
-mod values;
+pub mod values;
 pub mod verdict;
 
 use crate::conform::case::{Case, STOPS};

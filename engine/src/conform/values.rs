@@ -12,6 +12,7 @@ use crate::conform::protocol::{BLAST, BUCKET, Exchange, Protocol, TOP_PROCESSES,
 use crate::conform::subject::{PROC, Subject};
 use crate::conform::verdict::{Fault, Verdict};
 
+/// Cases of values.
 pub const CASES: &[Case] = &[
     Case {
         number: 49,
@@ -55,6 +56,9 @@ const DELAY: Duration = Duration::from_secs(1);
 fn buckets(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let (bucket, other) = (subject.chance.below(16), 16 + subject.chance.below(16));
     let before = value(subject, bucket)?;
+    let Some(all) = before.checked_add(ADDERS) else {
+        return Err(Fault::new(format!("a bucket to which {ADDERS} can be added"), before.to_string()));
+    };
     let untouched = value(subject, other)?;
     let exchange = added(1, bucket);
     let mut clients = Vec::new();
@@ -73,10 +77,10 @@ fn buckets(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     let after = value(subject, bucket)?;
     let right: Vec<u64> = (1..=ADDERS).map(|each| before + each).collect();
     // A server may read the value for its reply after another client's delay was added.
-    let is_right = values.iter().zip(&right).all(|(value, least)| (*least..=before + ADDERS).contains(value));
-    if !is_right || after != before + ADDERS {
+    let is_right = values.iter().zip(&right).all(|(value, least)| (*least..=all).contains(value));
+    if !is_right || after != all {
         return Err(Fault::new(
-            format!("the values {right:?} of bucket {bucket} after {before}, and then {}", before + ADDERS),
+            format!("the values {right:?} of bucket {bucket} after {before}, and then {all}"),
             format!("{values:?}, and then {after}"),
         ));
     }
@@ -100,7 +104,12 @@ fn received(client: &mut Connection, exchange: &Exchange, longest: Duration) -> 
         Some(reply) => reply,
         None => client.reply(exchange)?,
     };
-    let text = String::from_utf8_lossy(&reply);
+    number_in(&reply)
+}
+
+/// Parses a reply that is a number.
+pub fn number_in(reply: &[u8]) -> Result<u64, Fault> {
+    let text = String::from_utf8_lossy(reply);
     text.trim_end().parse().map_err(|_| Fault::new("a number of 64 bits", format!("{text:?}")))
 }
 
@@ -182,7 +191,7 @@ fn top_two(subject: &mut Subject<'_>) -> Result<Verdict, Fault> {
     // Of the processes that lived all the time.
     let others = before.iter().filter(|(process, _)| after.contains_key(process) && ![first, second].contains(process));
     match others.max_by_key(|(_, ticks)| **ticks) {
-        Some((other, ticks)) if *ticks > least + ROUNDING => Err(Fault::new(
+        Some((other, ticks)) if *ticks > least.saturating_add(ROUNDING) => Err(Fault::new(
             format!("process {other}, with {ticks} ticks"),
             format!("PID={second}, with {least}, as the second one"),
         )),
@@ -211,19 +220,23 @@ fn ticks(proc: &Path) -> BTreeMap<u64, u64> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let process = |entry: fs::DirEntry| {
         let process = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read(entry.path().join("stat")).ok()?;
-        // The name, in parentheses, may have any bytes. The field behind it is field 3.
-        let name = stat.iter().rposition(|&byte| byte == b')')?;
-        let text = String::from_utf8_lossy(&stat[name + 1..]).into_owned();
-        let mut fields = text.split_whitespace().skip(14 - 3);
-        let mut next = || fields.next()?.parse::<u64>().ok();
-        Some((process, next()? + next()?))
+        Some((process, ticks_in(&fs::read(entry.path().join("stat")).ok()?)?))
     };
     entries.filter_map(process).collect()
 }
 
+/// Returns the ticks of a process from its stat file.
+pub fn ticks_in(stat: &[u8]) -> Option<u64> {
+    // The name, in parentheses, may have any bytes. The field behind it is field 3.
+    let name = stat.iter().rposition(|&byte| byte == b')')?;
+    let text = String::from_utf8_lossy(&stat[name + 1..]);
+    let mut fields = text.split_whitespace().skip(14 - 3);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    next()?.checked_add(next()?)
+}
+
 /// Returns both processes of a reply with their ticks.
-fn processes(reply: &[u8]) -> Option<[(u64, u64); 2]> {
+pub fn processes(reply: &[u8]) -> Option<[(u64, u64); 2]> {
     let text = String::from_utf8_lossy(reply);
     let (first, second) = text.strip_suffix('\n')?.rsplit_once("\nProcess 2: PID=")?;
     let of_line = |line: &str| {

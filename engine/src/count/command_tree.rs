@@ -157,11 +157,16 @@ fn children(process: Pid) -> Vec<Pid> {
 /// CPU time of a process with its ended threads, and of the ended children that it has waited for.
 fn cpu_time(process: Pid) -> io::Result<u64> {
     let stat = proc_file::text(format!("/proc/{process}/stat"))?;
-    // The name, in parentheses, may contain anything (proc_pid_stat(5)).
+    Ok(process::cpu_nanoseconds(process)? + clock::of_ticks(ticks_of_children(&stat)))
+}
+
+/// Returns the ticks of the ended children that a process has waited for, from its stat file (proc_pid_stat(5)).
+pub fn ticks_of_children(stat: &str) -> u64 {
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     const CUTIME: usize = 13;
-    Ok(process::cpu_nanoseconds(process)? + clock::of_ticks(ticks(CUTIME) + ticks(CUTIME + 1)))
+    ticks(CUTIME).saturating_add(ticks(CUTIME + 1))
 }
 
 #[cfg(test)]

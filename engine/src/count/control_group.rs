@@ -210,7 +210,7 @@ fn folder_of(hierarchy: Hierarchy, process: Pid) -> Result<PathBuf> {
 }
 
 /// Returns the path of a group, without the `/` that it begins with, from the lines of /proc/PID/cgroup.
-fn path_in(groups: &[u8], hierarchy: Hierarchy) -> Option<&Path> {
+pub fn path_in(groups: &[u8], hierarchy: Hierarchy) -> Option<&Path> {
     // NUMBER:CONTROLLERS:/PATH; that of version 2 has number 0 and no controllers (cgroups(7)).
     let path = groups.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.splitn(3, |&byte| byte == b':');

@@ -171,7 +171,7 @@ impl Pmu<'_> {
 }
 
 /// Parses the place of a key: its word, and the bits of its value, lowest first (`config:0-7,32-35`).
-fn places(format: &str) -> Result<(usize, Vec<u32>)> {
+pub fn places(format: &str) -> Result<(usize, Vec<u32>)> {
     let strange = || anyhow!("'{format}' is not of the form {} and bits, such as config:0-7", WORDS.join(", "));
     let (word, ranges) = format.split_once(':').ok_or_else(strange)?;
     let word = WORDS.iter().position(|each| *each == word).ok_or_else(strange)?;
@@ -183,6 +183,10 @@ fn places(format: &str) -> Result<(usize, Vec<u32>)> {
             return Err(strange());
         }
         bits.extend(low..=high);
+    }
+    // A value has no more.
+    if bits.len() > 64 {
+        return Err(strange());
     }
     Ok((word, bits))
 }

@@ -70,28 +70,40 @@ where
         let mut answers = Vec::new();
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            let mut rest = &datagram[..];
-            while !rest.is_empty() {
-                let answer = NetlinkMessage::<Message>::deserialize(rest)
-                    .context("the kernel's answer (netlink) cannot be read")?;
-                rest = rest.get(aligned(answer.header.length as usize)..).unwrap_or_default();
-                if answer.header.sequence_number != self.questions {
-                    continue;
-                }
-                match answer.payload {
-                    NetlinkPayload::Done(_) => return Ok(answers),
-                    NetlinkPayload::Error(error) => {
-                        return match error.code {
-                            None => Ok(answers),
-                            Some(code) => Err(io::Error::from_raw_os_error(-code.get()).into()),
-                        };
-                    }
-                    NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    other => bail!("the kernel answers {other:?} (netlink)"),
-                }
+            if read(&datagram, self.questions, &mut answers)? {
+                return Ok(answers);
             }
         }
     }
+}
+
+/// Reads the answers to a question from a datagram. Returns whether they are complete; an error of the kernel is that of the
+/// system.
+pub fn read<Message>(datagram: &[u8], question: u32, answers: &mut Vec<Message>) -> Result<bool>
+where
+    Message: NetlinkDeserializable + Debug,
+{
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let answer =
+            NetlinkMessage::<Message>::deserialize(rest).context("the kernel's answer (netlink) cannot be read")?;
+        rest = rest.get(aligned(answer.header.length as usize)..).unwrap_or_default();
+        if answer.header.sequence_number != question {
+            continue;
+        }
+        match answer.payload {
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) => {
+                return match error.code {
+                    None => Ok(true),
+                    Some(code) => Err(io::Error::from_raw_os_error(code.get().wrapping_neg()).into()),
+                };
+            }
+            NetlinkPayload::InnerMessage(message) => answers.push(message),
+            other => bail!("the kernel answers {other:?} (netlink)"),
+        }
+    }
+    Ok(false)
 }
 
 /// Messages begin at multiples of four bytes (NLMSG_ALIGNTO).

@@ -61,14 +61,7 @@ impl SocketDiagnosis {
     /// have closed.
     pub fn connections(&mut self, ends: Ends) -> Result<Vec<TcpInfo>> {
         let states = StateFlags::ESTABLISHED | StateFlags::CLOSE_WAIT | StateFlags::FIN_WAIT1 | StateFlags::FIN_WAIT2;
-        let found = self.sockets(ends, states)?;
-        let info = |answer: &InetResponse| {
-            answer.nlas.iter().find_map(|each| match each {
-                Nla::TcpInfo(bytes) => TcpInfo::of(bytes),
-                _ => None,
-            })
-        };
-        Ok(found.iter().filter_map(info).collect())
+        Ok(self.sockets(ends, states)?.iter().filter_map(TcpInfo::of_socket).collect())
     }
 
     /// Lists the inodes of the sockets that accept connections to an address.
@@ -140,16 +133,29 @@ impl SocketDiagnosis {
                 states: states.clone(),
                 socket_id: id,
             }))?;
-            found.extend(answers.into_iter().filter_map(|answer| match answer {
-                SockDiagMessage::InetResponse(answer) => Some(*answer),
-                _ => None,
-            }));
+            found.extend(answers.into_iter().filter_map(socket));
         }
         Ok(found)
     }
 }
 
+/// The socket that an answer of the kernel is about.
+pub fn socket(answer: SockDiagMessage) -> Option<InetResponse> {
+    match answer {
+        SockDiagMessage::InetResponse(answer) => Some(*answer),
+        _ => None,
+    }
+}
+
 impl TcpInfo {
+    /// Reads the state of a socket; `None` if the kernel does not say it.
+    pub fn of_socket(answer: &InetResponse) -> Option<Self> {
+        answer.nlas.iter().find_map(|each| match each {
+            Nla::TcpInfo(bytes) => Self::of(bytes),
+            _ => None,
+        })
+    }
+
     /// Reads `struct tcp_info`, which only grows at its end. `None` before Linux 4.9, which has no delivery rate.
     fn of(bytes: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

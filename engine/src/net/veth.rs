@@ -169,18 +169,20 @@ pub fn interfaces(netlink: &mut Netlink) -> Result<Vec<Interface>> {
 /// omitted (ipv6(7), sin6_scope_id).
 pub fn addresses(netlink: &mut Netlink) -> Result<Vec<IpAddr>> {
     let answers = netlink.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-    let own = |answer| {
-        let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
-        // If there is a local address, the other is the peer's (rtnetlink(7), IFA_LOCAL).
-        let ranked = message.attributes.iter().filter_map(|attribute| match attribute {
-            AddressAttribute::Local(address) => Some((0, *address)),
-            AddressAttribute::Address(address) => Some((1, *address)),
-            _ => None,
-        });
-        ranked.min().map(|(_, address)| address)
-    };
     let of_a_link = |address: &IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-    Ok(answers.into_iter().filter_map(own).filter(|address| !of_a_link(address)).collect())
+    Ok(answers.iter().filter_map(own_address).filter(|address| !of_a_link(address)).collect())
+}
+
+/// Reads an address of this machine from what the kernel says of it; `None` if it says something else.
+pub fn own_address(answer: &RouteNetlinkMessage) -> Option<IpAddr> {
+    let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+    // If there is a local address, the other is the peer's (rtnetlink(7), IFA_LOCAL).
+    let ranked = message.attributes.iter().filter_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some((0, *address)),
+        AddressAttribute::Address(address) => Some((1, *address)),
+        _ => None,
+    });
+    ranked.min().map(|(_, address)| address)
 }
 
 fn interface(netlink: &mut Netlink, name: &str) -> Result<Interface> {
@@ -189,7 +191,8 @@ fn interface(netlink: &mut Netlink, name: &str) -> Result<Interface> {
 }
 
 impl Interface {
-    fn of(message: RouteNetlinkMessage) -> Option<Self> {
+    /// Reads what the kernel says of an interface; `None` if it says something else.
+    pub fn of(message: RouteNetlinkMessage) -> Option<Self> {
         let RouteNetlinkMessage::NewLink(link) = message else { return None };
         let running = LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running;
         let mut found = Interface {

@@ -146,7 +146,8 @@ fn place(space: &[Mapping], address: u64) -> Place {
     // Later mappings cover earlier ones.
     let within = |mapping: &&Mapping| address.checked_sub(mapping.start).is_some_and(|at| at < mapping.length);
     match space.iter().rev().find(within) {
-        Some(mapping) => Place::File(mapping.file, address - mapping.start + mapping.offset),
+        // The kernel has offsets of no file, too, which may be any.
+        Some(mapping) => Place::File(mapping.file, (address - mapping.start).wrapping_add(mapping.offset)),
         None => Place::Nowhere,
     }
 }

@@ -85,12 +85,22 @@ fn folded(path: &Path) -> Result<String> {
     check(&shown.to_string(), &text).map(|()| text)
 }
 
+/// The most samples of a file: the drawing computes with such numbers exactly, and their sums and products have room.
+const MOST_SAMPLES: u64 = 1 << 53;
+
 fn check(shown: &str, text: &str) -> Result<()> {
-    let mut total = 0;
+    let mut total: u64 = 0;
     for (number, line) in text.lines().enumerate() {
-        let count = line.rsplit_once(' ').and_then(|(stack, count)| Some((stack, count.parse::<u64>().ok()?)));
-        match count {
-            Some((stack, count)) if !stack.trim().is_empty() => total += count,
+        match counted(line) {
+            Some((stack, count)) if !stack.trim().is_empty() && !line[stack.len()..].contains('.') => {
+                // If another number is before it, the drawing takes the line for a difference.
+                let before = counted(stack.trim_end()).map_or(0, |(_, count)| count);
+                total = total.saturating_add(count);
+                if total.max(before) > MOST_SAMPLES {
+                    let what = format!("{shown}, line {}: more than {MOST_SAMPLES} samples", number + 1);
+                    return Err(mistake("flame.too_many_samples", what));
+                }
+            }
             _ => {
                 return Err(mistake_with_hint(
                     "flame.no_stack",
@@ -107,6 +117,14 @@ fn check(shown: &str, text: &str) -> Result<()> {
     }
 }
 
+/// Splits a line into its stack and the number at its end, without the fraction.
+fn counted(line: &str) -> Option<(&str, u64)> {
+    let (stack, number) = line.rsplit_once(' ')?;
+    let (whole, _) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = whole.bytes().all(|byte| byte.is_ascii_digit());
+    Some((stack, whole.parse().ok().filter(|_| is_number)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,14 +132,33 @@ mod tests {
     #[test]
     fn a_line_that_is_no_stack_is_refused_with_its_number() {
         check("FILE", "main;send_[k] 3\nmain;with a space 0\n").unwrap();
-        for (text, line) in
-            [("a 1\nb", "line 2: \"b\""), ("a;b 1.5", "line 1"), ("a 1\n\nb 2", "line 2"), (" 7", "line 1")]
-        {
+        for (text, line) in [
+            ("a 1\nb", "line 2: \"b\""),
+            ("a;b 1.5", "line 1"),
+            ("a 1\n\nb 2", "line 2"),
+            (" 7", "line 1"),
+            ("a +1", "1"),
+        ] {
             let reason = check("FILE", text).unwrap_err().to_string();
             assert!(reason.contains(line) && reason.contains("main;serve;send_[k] 42"), "{text:?}: {reason}");
         }
         for empty in ["", "a 0\n"] {
             assert!(check("FILE", empty).unwrap_err().to_string().contains("no samples"), "{empty:?}");
+        }
+    }
+
+    /// Sums and products of larger numbers would overflow in the drawing.
+    #[test]
+    fn more_samples_than_a_drawing_can_have_are_refused() {
+        check("FILE", &format!("a {MOST_SAMPLES}\n")).unwrap();
+        for text in [
+            format!("a 1\nb {MOST_SAMPLES}\n"),
+            format!("a {}\nb {}\n", u64::MAX, u64::MAX),
+            format!("a {} 1\n", u64::MAX),
+            format!("a {}.5  1\n", u64::MAX),
+        ] {
+            let reason = check("FILE", &text).unwrap_err().to_string();
+            assert!(reason.contains("more than 9007199254740992 samples"), "{text:?}: {reason}");
         }
     }
 

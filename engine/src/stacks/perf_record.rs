@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, anyhow};
-use perf_event::data::endian::Endian;
+use perf_event::data::endian::{Endian, Native};
 use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Fork, Lost, LostSamples, Mmap2, RecordMetadata, Sample, Throttle, Visitor};
+use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag};
 
 /// A record of the tree, or of another process.
@@ -72,6 +73,13 @@ pub enum Happened {
 pub fn ask(builder: &mut Builder<'_>) {
     builder.sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN).sample_id_all(true);
     builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
+}
+
+/// Returns how the records are laid out that [`ask`] requests: the same for every event.
+pub fn layout() -> ParseConfig<Native> {
+    let mut builder = Builder::new(Software::CPU_CLOCK);
+    ask(&mut builder);
+    ParseConfig::from(*builder.attrs())
 }
 
 /// Bytes of a record's header: its type, further flags, and its size.
@@ -163,9 +171,6 @@ fn until_zeros(bytes: &[u8]) -> &OsStr {
 
 #[cfg(test)]
 mod tests {
-    use perf_event::data::endian::Native;
-    use perf_event::events::Software;
-
     use super::*;
 
     // linux/perf_event.h
@@ -185,13 +190,7 @@ mod tests {
             // Sample id of each record: process 7, thread 8, time 900 ns.
             bytes.extend([7, 8, 900, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()));
         }
-        read(kind, misc, &bytes, config())
-    }
-
-    fn config() -> ParseConfig<Native> {
-        let mut builder = Builder::new(Software::CPU_CLOCK);
-        ask(&mut builder);
-        ParseConfig::from(*builder.attrs())
+        read(kind, misc, &bytes, layout())
     }
 
     fn at(at_ns: u64, what: Happened) -> Seen {

@@ -280,12 +280,18 @@ fn online_cpus() -> Result<Vec<usize>> {
     cpus_of(text.trim()).with_context(|| format!("{ONLINE} has no list of CPUs: {text:?}"))
 }
 
+/// More CPUs than a kernel can have (NR_CPUS).
+const MOST_CPUS: usize = 1 << 16;
+
 /// Parses a list such as `0-3,8`.
-fn cpus_of(list: &str) -> Option<Vec<usize>> {
+pub fn cpus_of(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST_CPUS || cpus.len() >= MOST_CPUS {
+            return None;
+        }
         cpus.extend(first..=last);
     }
     Some(cpus)

@@ -25,8 +25,8 @@ impl User {
         Ok(Self::listed(&fs::read(PASSWORDS)?, name))
     }
 
-    /// The full name of a user may be in any encoding.
-    fn listed(passwords: &[u8], name: &str) -> Option<Self> {
+    /// Finds a user in such a file. The full name of a user may be in any encoding.
+    pub fn listed(passwords: &[u8], name: &str) -> Option<Self> {
         passwords.split(|&byte| byte == b'\n').find_map(|line| {
             let fields: Vec<&[u8]> = line.split(|&byte| byte == b':').collect();
             let number = |field: usize| std::str::from_utf8(fields.get(field)?).ok()?.parse::<u32>().ok();

@@ -1,7 +1,7 @@
 //! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time. The server reads
 //! every process of the machine for each reply.
 
-mod processes;
+pub mod processes;
 
 use std::path::Path;
 use std::sync::Arc;

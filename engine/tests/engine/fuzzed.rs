@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 mod targets;
 
 /// Time for the mutations and random bytes of each target.
-const LONGEST: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Inputs that are enough on a fast machine.
 const INPUTS: usize = 200_000;
@@ -50,15 +50,14 @@ fn fuzz(name: &str) {
     for seed in &seeds {
         targets::run(name, seed);
     }
-    let (mut random, began) = (Xoshiro256PlusPlus::seed_from_u64(1), Instant::now());
-    for number in 0..INPUTS {
-        if began.elapsed() > LONGEST {
-            break;
-        }
-        let input = mutated(&seeds[number % seeds.len()], &mut random);
+    let (mut random, began, mut tried) = (Xoshiro256PlusPlus::seed_from_u64(1), Instant::now(), 0);
+    while tried < INPUTS && began.elapsed() < LONGEST {
+        let input = mutated(&seeds[tried % seeds.len()], &mut random);
         let failed = std::panic::catch_unwind(|| targets::run(name, &input)).is_err();
         assert!(!failed, "{name} failed with {}", input.escape_ascii());
+        tried += 1;
     }
+    println!("{name}: {tried} inputs in {:.1} s", began.elapsed().as_secs_f64());
 }
 
 #[test]
@@ -77,6 +76,11 @@ fn replies_under_test_may_have_any_bytes() {
 }
 
 #[test]
+fn replies_of_any_workload_may_have_any_bytes() {
+    fuzz("verdicts");
+}
+
+#[test]
 fn counts_of_servers_may_have_any_bytes() {
     fuzz("counts");
 }
@@ -89,4 +93,14 @@ fn settings_take_any_text() {
 #[test]
 fn files_with_requests_may_have_any_bytes() {
     fuzz("csv");
+}
+
+#[test]
+fn files_of_stacks_may_have_any_bytes() {
+    fuzz("stacks");
+}
+
+#[test]
+fn the_kernel_may_hand_over_any_bytes() {
+    fuzz("kernel");
 }

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from made.damage.corpus import kept
 from made.refusals import refused
 
 from thunderherd.capsule import container
@@ -237,6 +238,16 @@ def test_another_file_is_refused(content: bytes, tmp_path: Path) -> None:
     assert problem.code == "capsule.damaged"
     assert refused(unpack, tmp_path / "none.thd", tmp_path / "out")[0].code == "capsule.no_file"
     assert refused(unpack, tmp_path, tmp_path / "out")[0].code == "capsule.no_file"
+
+
+@pytest.mark.parametrize("content", kept("capsules"))
+def test_a_kept_damaged_capsule_is_refused_or_harmless(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.thd").write_bytes(content)
+    try:
+        unpack(tmp_path / "a.thd", tmp_path / "deep/out")
+    except container.UserError as error:
+        assert all(code.startswith("capsule.") for code in error.codes)
+    assert not list(tmp_path.rglob("evil*"))
 
 
 @pytest.mark.fuzz

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from made.damage.corpus import CORPUS
 
 from thunderherd.engine.outputs.parsers import PARSERS, LoadGeneratorOutput, UnreadableError, parsed
 
@@ -167,10 +168,19 @@ def test_random_damage_is_refused_or_read_within_bounds(
     at = int(place * len(text))
     changed = text[:at] + garbage + text[at + more.draw(some.integers(0, 200)) :]
     with contextlib.suppress(UnreadableError):
-        read = parsed(name.partition("-")[0], changed)
-        assert 0 < read.seconds < 1e18
-        amounts = (read.requests or 0, read.errors, read.bytes or 0, *read.latency.values())
-        assert all(0 <= each <= 1e18 for each in amounts)
+        is_within_bounds(parsed(name.partition("-")[0], changed))
+
+
+def is_within_bounds(read: LoadGeneratorOutput) -> None:
+    assert 0 < read.seconds < 1e18
+    amounts = (read.requests or 0, read.errors, read.bytes or 0, *read.latency.values())
+    assert all(0 <= each <= 1e18 for each in amounts)
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.joinpath("outputs").iterdir()), ids=lambda path: path.stem)
+def test_a_kept_damaged_output_is_refused_or_read_within_bounds(path: Path) -> None:
+    with contextlib.suppress(UnreadableError):
+        is_within_bounds(parsed(path.stem.partition("-")[0], path.read_text()))
 
 
 def test_a_line_of_json_has_counts_and_seconds() -> None:

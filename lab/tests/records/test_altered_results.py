@@ -9,9 +9,9 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from made.damage.values import alterations, altered
 from made.paths import TESTS
 from made.refusals import codes_printed
 from made.stand_in import answered
@@ -30,9 +30,6 @@ COMMANDS = (
 """The commands that read results. An altered file meets `IN_TURN` of them, so that each meets some."""
 ALTERATIONS, IN_TURN = 12, 2
 """The number of alterations of each file."""
-VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 2**70, 1e308, "", "\x1b[31mred", "../../etc/passwd", [], {}, [[]], {"": None},
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -44,31 +41,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
         archive.extractall(folder)
     (run,) = (path.parent for path in folder.rglob("run.json"))
     return run
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of each value in JSON data, the deepest last."""
-    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield (*path, key)
-        yield from places(value[key], (*path, key))
-
-
-def altered(data: Any, draw: random.Random) -> str:
-    """Return JSON text in which one value is another, or is missing."""
-    *path, last = draw.choice([*places(data)])
-    inside = data
-    for key in path:
-        inside = inside[key]
-    kept, value = inside[last], draw.choice(VALUES)
-    missing = draw.random() < 0.3 and isinstance(inside, dict)
-    if missing:
-        del inside[last]
-    else:
-        inside[last] = value
-    text = json.dumps(data)
-    inside[last] = kept
-    return text
 
 
 @pytest.mark.fuzz
@@ -89,8 +61,7 @@ def test_altered_results_are_shown_or_refused(
     (run / name).unlink()
     first, *rest = (kept / name).read_text().splitlines() if name.endswith("l") else ["", ""]
     data = json.loads(first if name.endswith("l") else (kept / name).read_text())
-    for number, draw in enumerate(draws(ALTERATIONS)):
-        text = altered(data, draw)
+    for number, text in enumerate(alterations(name, data, draws(ALTERATIONS))):
         (run / name).write_text("\n".join([text, *rest, ""]) if name.endswith("l") else text)
         for place in range(IN_TURN):
             command = COMMANDS[(IN_TURN * number + place) % len(COMMANDS)]
@@ -112,8 +83,7 @@ def test_altered_extra_trials_are_read_or_refused_by_a_run_that_is_resumed(
     first, second, *_ = (kept / COUNTED).read_text().splitlines()
     data = json.loads(first)
     with RunDirectory.resume(run) as directory:
-        for draw in draws(ALTERATIONS):
-            text = altered(data, draw)
+        for text in alterations("counted.jsonl", data, draws(ALTERATIONS)):
             (run / name).write_text(f"{text}\n{second}\n")
             try:
                 assert len(directory.extra_trials(name, TrialRecord)) == 2
@@ -161,8 +131,7 @@ def test_an_altered_baseline_is_listed_or_refused(
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(SESSION))
     assert answered("baseline", "list").stdout.startswith("first ")
-    for draw in draws(ALTERATIONS):
-        text = altered(SESSION, draw)
+    for text in alterations("baseline.json", SESSION, draws(ALTERATIONS)):
         file.write_text(text)
         done = answered("baseline", "list")
         assert "\x1b[31m" not in done.stdout + done.stderr, text
@@ -182,8 +151,8 @@ def test_an_altered_calibration_is_read_or_ignored(
     )  # fmt: skip
     file = calibration.keep_calibration(made, machine)
     assert calibration.kept_calibration(machine) == made
-    for draw in draws(ALTERATIONS):
-        file.write_text(altered(made.model_dump(), draw))
+    for text in alterations("calibration.json", made.model_dump(), draws(ALTERATIONS)):
+        file.write_text(text)
         calibration.kept_calibration(machine)
 
 
@@ -203,9 +172,10 @@ def test_an_altered_file_of_a_load_is_merged_or_refused(
     empty = line["scheduled"] | {"service_time": line["scheduled"]["service_time"] | {"histogram": ""}}
     files[1].write_text(json.dumps(line | {"scheduled": empty}))
     assert codes_printed(answered("merge", *map(str, files)).stderr) == ["merge.damaged"]
-    for draw in draws(ALTERATIONS):
-        text = altered(line, draw)
+    for text in alterations("load.json", line, draws(ALTERATIONS)):
         files[1].write_text(text)
-        answer = answered("merge", *map(str, files))
-        assert "\x1b[31m" not in answer.stdout + answer.stderr, text
-        assert answer.returncode in (0, 1) or answer.stderr.startswith("thunderherd: "), (answer, text)
+        one, other = map(str, files)
+        for words in (("merge", one, other), ("judge", one, "vs", other)):
+            answer = answered(*words)
+            assert "\x1b[31m" not in answer.stdout + answer.stderr, text
+            assert answer.returncode in (0, 1) or answer.stderr.startswith("thunderherd: "), (answer, text)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made.damage.lines import mutated
+from made.damage.values import alterations
 from made.refusals import codes_printed
 from made.summaries.trials import made_trial
 
@@ -191,6 +194,30 @@ def test_only_the_same_search_can_be_resumed(
     assert status == 2 and told.startswith("thunderherd: ")
     assert codes_printed(told) == [code]
     assert [fact for fact in facts if fact not in told] == []
+
+
+@pytest.mark.fuzz
+def test_an_altered_stage_is_continued_or_refused(
+    rig: Rig, typed: Typed, tmp_path: Path, draws: Callable[[int], Iterator[random.Random]]
+) -> None:
+    """Whatever is read again of a search that has ended: the studies of its stages, and their results."""
+    out = tmp_path / "out"
+    words = ["crossover", *WORDS, "--points", "5", "--blocks", "10", "--seed", "5", "--out", str(out)]
+    assert typed(*words)[0] == 0
+    rig.stop_after = len(rig.ran)
+    for name, number in (("coarse.toml", 2), ("coarse/run.json", 1), ("coarse/summary.json", 2)):
+        file = out / name
+        text = file.read_text()
+        if file.suffix == ".json":
+            damaged = alterations(f"stage-{file.name}", json.loads(text), draws(number))
+        else:
+            damaged = (mutated(text, draw) for draw in draws(number))
+        for each in damaged:
+            file.write_text(each)
+            status, printed, said = typed(*words, "--resume")
+            assert "\x1b[31m" not in printed + said
+            assert status in (0, 1, 130) or said.startswith("thunderherd: "), (each, said)
+        file.write_text(text)
 
 
 def test_directory_that_is_taken_is_refused(rig: Rig, typed: Typed, tmp_path: Path) -> None:

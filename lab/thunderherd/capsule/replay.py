@@ -114,7 +114,7 @@ def measured_again(
             hint="the run kept no study; pack another run",
             where=str(directory),
         )
-    _put_recordings_back(directory, saved, file.parent)
+    _put_recordings_back(directory, file.parent)
     size = str(saved.run.study.get("size", "quick"))
     study = load_study(str(file), size, saved.run.overrides, catalogue())
     commands = commands_in(study)
@@ -145,15 +145,20 @@ def _check_files(study: Study, directory: Path) -> None:
                 )
 
 
-def _put_recordings_back(directory: Path, saved: SavedRun, folder: Path) -> None:
+def _put_recordings_back(directory: Path, folder: Path) -> None:
     """Copy the files that loads replay to where the study names them, below the study's folder."""
     named: dict[str, str] = {}
-    for each in saved.run.study.get("contenders", ()):
-        named |= each.get("load", {}).get("files", {})
+    for each in Followed(directory).study.contenders:
+        named |= each.load.files
     for name, digest in named.items():
         path = Path(name)
         kept = directory / FOLDER / f"{path.stem}-{digest[:12]}{path.suffix}"
-        target = (folder / path).resolve()
-        if kept.is_file() and folder.resolve() in target.parents and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(kept.read_bytes())
+        try:
+            target = (folder / path).resolve()
+            is_kept = kept.parent == directory / FOLDER and kept.is_file()
+            if is_kept and folder.resolve() in target.parents and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(kept.read_bytes())
+        except (OSError, ValueError):
+            # No file can have such a name. If the study names it, too, the study is refused.
+            continue

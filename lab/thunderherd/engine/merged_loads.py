@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, StatusReplies, Times
+from thunderherd.engine.process import json_value
 from thunderherd.errors import UserError
 from thunderherd.files import read_text
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
@@ -126,7 +127,7 @@ def _load_lines(path: Path, lines: Iterable[str], command: str) -> Iterator[Load
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
+            line = json_value(text)
             if isinstance(line, dict) and line.get("line") == "load":
                 result = LoadResult.model_validate(line)
                 merged(_histograms(result))

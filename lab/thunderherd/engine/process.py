@@ -217,10 +217,19 @@ class EngineProcess:
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.stderr_note()}")
 
 
+def json_value(text: str) -> Any:
+    """Parse JSON; raise ValueError or RecursionError if the text is none."""
+    found = json.loads(text)
+    if "\\ud" in text or "\\uD" in text:
+        # Python's parser takes half a character, which can be written nowhere (UnicodeEncodeError).
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
 def json_object(text: str, what: str) -> dict[str, Any]:
     """Parse a JSON object; raise `EngineError` if the text is not one."""
     try:
-        found = json.loads(text)
+        found = json_value(text)
     except (ValueError, RecursionError):
         raise EngineError(f"{what}: not JSON: {text[:200]!r}") from None
     if not isinstance(found, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 import socket
@@ -57,20 +58,38 @@ def _of_family(family: int, state: State, port: int, peer_port: int) -> Iterator
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(ANSWER_SECONDS)
         kernel.send(header + request)
-        while True:
-            answer = kernel.recv(1 << 16)
-            while len(answer) >= 16:
-                length, kind = struct.unpack_from("=IH", answer)
-                if kind == DONE:
-                    return
-                if kind == FAILED:
-                    code = -struct.unpack_from("=i", answer, 16)[0]
-                    raise OSError(code, f"sock_diag: {os.strerror(code)}")
-                # struct inet_diag_msg follows the header: four bytes, both ends (48), and five numbers.
-                (own,) = struct.unpack_from(">H", answer, 16 + 4)
-                (inode,) = struct.unpack_from("=I", answer, 16 + 4 + 48 + 16)
-                yield TcpSocket(own, inode)
-                answer = answer[(length + 3) & ~3 :]
+        more = True
+        while more:
+            found, more = sockets_in(kernel.recv(1 << 16))
+            yield from found
+
+
+HEAD = struct.Struct("=IH10x")
+"""The length and type of a message (struct nlmsghdr)."""
+SOCKET = struct.Struct("=4x2s46x16xI")
+"""The port and inode of a socket (struct inet_diag_msg): four bytes, both ends (48), and five numbers."""
+
+
+def sockets_in(answer: bytes) -> tuple[list[TcpSocket], bool]:
+    """Return the sockets of an answer of sock_diag, and whether more of them follow in another one.
+
+    Raises `OSError` if the kernel refuses, or if that is no such answer.
+    """
+    found: list[TcpSocket] = []
+    while answer:
+        try:
+            length, kind = HEAD.unpack_from(answer)
+            if kind == DONE:
+                return found, False
+            if kind == FAILED:
+                (code,) = struct.unpack_from("=i", answer, HEAD.size)
+                raise OSError(abs(code), f"sock_diag: {os.strerror(abs(code))}")
+            port, inode = SOCKET.unpack_from(answer, HEAD.size)
+        except (struct.error, OverflowError) as error:
+            raise OSError(errno.EBADMSG, f"sock_diag: {error}") from None
+        found.append(TcpSocket(int.from_bytes(port, "big"), inode))
+        answer = answer[max(HEAD.size, (length + 3) & ~3) :]
+    return found, True
 
 
 # Figures of a network namespace

@@ -256,7 +256,7 @@ class RunDirectory:
     def limits(self) -> list[str] | None:
         """The lines of the machine limits; None before they are kept."""
         path = self.path / LIMITS
-        return _read_text(path).splitlines() if path.exists() else None
+        return _read_text(path).removesuffix("\n").split("\n") if path.exists() else None
 
     def keep_limits(self, lines: Sequence[str]) -> None:
         """Writes the lines of the machine limits."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from thunderherd.engine.process import EngineError, json_object, understand
 from thunderherd.engine.profile_lines import Profile, SampledStack
@@ -52,6 +52,14 @@ class SideSamples(Record):
         description="every function of a stack: its name and whether it ran in kernel or user mode"
     )
     stacks: list[KeptStack] = Field(description="the distinct call stacks")
+
+    @model_validator(mode="after")
+    def _frames_are_known(self) -> Self:
+        """A file that somebody altered may name functions that it does not have."""
+        known = range(len(self.functions))
+        if any(place not in known for each in self.stacks for place in each.frames):
+            raise ValueError("a stack has a function that is not in the list")
+        return self
 
     @classmethod
     def of(cls, files: Iterable[Path], window_ns: tuple[int, int] | None) -> Self:
@@ -113,17 +121,22 @@ class ProfiledTrial(TrialRecord):
     )
 
 
+FRAMES = TypeAdapter(list[tuple[str, Mode]])
+"""The functions of a stack, of whose parts the schema of the engine's lines says nothing."""
+
+
 def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
     """Reads a profile that the engine has written: how it was sampled, and the call stacks.
 
     Raises `EngineError` if it is malformed, with the line.
     """
     try:
-        lines = read_text(file).splitlines()
+        # Only \n ends a line: the name of a thread may have any other line end.
+        lines = read_text(file).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise EngineError(f"the profile {file.name} cannot be read: {why}") from None
-    if not lines:
+    if lines == [""]:
         raise EngineError(f"the profile {file.name} is empty")
     profile = understand(Profile, lines[0], f"line 1 of the profile {file.name}")
     stacks = []
@@ -132,6 +145,9 @@ def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
         if json_object(text, what).get("line") != "stack":
             raise EngineError(f"{what} is no stack: {text[:200]}")
         found = understand(SampledStack, text, what)
-        frames = tuple(Frame(symbol, mode) for symbol, mode in found.frames)
+        try:
+            frames = tuple(Frame(*each) for each in FRAMES.validate_python(found.frames))
+        except ValidationError:
+            raise EngineError(f"{what} has other things than functions: {text[:200]}") from None
         stacks.append(Stack(found.command, frames, tuple(found.at_ns)))
     return profile, stacks

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from thunderherd.errors import UserError
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.search.crossover_effect import check_effect, first_sizes
 from thunderherd.search.crossover_study import coarse_study, dense_study, typed_keys
@@ -51,8 +52,15 @@ def find_crossover(request: CrossoverRequest) -> int:
 
 
 def _crossover_of(summary: Summary) -> CrossoverSummary:
-    found = summary.sweeps[0].crossover
-    assert found is not None, "both studies have a crossover"
+    found = summary.sweeps[0].crossover if summary.sweeps else None
+    if found is None:
+        # Both studies have one, so the file of an earlier stage was altered.
+        raise UserError(
+            f"the results of {summary.study.name} lack its crossover",
+            code="search.no_crossover",
+            hint="remove summary.json of that stage; --resume writes it anew from its trials",
+            where="crossover",
+        )
     return found
 
 

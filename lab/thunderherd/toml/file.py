@@ -26,6 +26,8 @@ Form = TypeVar("Form", bound=BaseModel)
 
 LARGEST = 16_000_000
 """The largest file that is read, bytes."""
+DEEPEST = 50
+"""The deepest table that is read; those of studies are five deep."""
 LARGEST_EXACT = 2**53
 """The largest number up to which a real number has each whole number."""
 
@@ -76,8 +78,19 @@ class TomlFile:
 
 
 def toml_data(text: str) -> dict[str, Any]:
-    """Return the data of a TOML text, in which 200.0 is the whole number 200; raise TOMLDecodeError."""
-    return tomllib.loads(text, parse_float=_whole_or_real)
+    """Return the data of a TOML text, in which 200.0 is the whole number 200; raise TOMLDecodeError.
+
+    Raise RecursionError if it is nested deeper than any table is.
+    """
+    data = tomllib.loads(text, parse_float=_whole_or_real)
+    # tomllib reads dotted keys of any length, but later steps call themselves for each table in a table.
+    level: list[Any] = [data]
+    for _ in range(DEEPEST):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for values in inside for each in values if isinstance(each, dict | list)]
+    if level:
+        raise RecursionError
+    return data
 
 
 def _whole_or_real(text: str) -> int | float:

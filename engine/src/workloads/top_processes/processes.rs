@@ -72,7 +72,7 @@ pub fn is_shortage(error: &io::Error) -> bool {
 }
 
 /// Parses a stat file (proc_pid_stat(5)). The name ends at the last parenthesis, since it may contain others.
-fn parse(stat: &[u8]) -> Option<Process> {
+pub fn parse(stat: &[u8]) -> Option<Process> {
     let opening = stat.iter().position(|&byte| byte == b'(')?;
     let closing = stat.iter().rposition(|&byte| byte == b')').filter(|&closing| closing > opening)?;
     let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();

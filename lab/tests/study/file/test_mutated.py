@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from made.damage.corpus import kept
+from made.damage.lines import mutated
 
 from thunderherd import studies
 from thunderherd.claims.claim_file import load_source
@@ -22,35 +24,15 @@ from thunderherd.study.loading import Study, load_study
 FOLDER = Path(studies.__file__).parent
 MUTANTS, OF_A_FILE = 40, 10
 """For each study, and for each other file."""
-WORDS = (
-    "0", "-1", "1e400", "nan", "9" * 30, '""', '"\\u001b[31m"', "[]", "[[]]", "{}", "true", '"all"', "=", "'",
-    '"../../etc/passwd"', '"/dev/zero"', "[1, 2", '"5s"', '"1TiB"', "{ a = { b = { c = 1 } } }", "1979-05-27",
-    "\u202e",
-)  # fmt: skip
-"""What takes the place of a value."""
 
 
-def mutated(text: str, draw: random.Random) -> str:
-    """Return a study with some lines changed, gone, twice, or elsewhere."""
-    lines = text.splitlines()
-    for _ in range(draw.randint(1, 3)):
-        place = draw.randrange(len(lines))
-        line = lines[place]
-        kind = draw.randrange(5)
-        if kind == 0:
-            del lines[place]
-        elif kind == 1:
-            lines.insert(draw.randrange(len(lines)), line)
-        elif kind == 2 and "=" in line:
-            lines[place] = f"{line.partition('=')[0]}= {draw.choice(WORDS)}"
-        elif kind == 3 and line:
-            at = draw.randrange(len(line))
-            lines[place] = line[:at] + draw.choice(WORDS) + line[at + draw.randrange(1, 4) :]
-        else:
-            lines[place] = draw.choice(WORDS)
-        if not lines:
-            return ""
-    return "\n".join(lines) + "\n"
+@pytest.mark.parametrize("content", kept("studies"))
+def test_a_kept_study_is_loaded_or_refused(content: bytes, some_catalogue: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_bytes(content)
+    try:
+        load_study(str(tmp_path / "study.toml"), "quick", (), some_catalogue)
+    except UserError as error:
+        assert all(error.codes), error
 
 
 @pytest.mark.fuzz

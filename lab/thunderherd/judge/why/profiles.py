@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -67,7 +68,9 @@ def _valid(trials: Iterable[ProfiledTrial]) -> list[ProfiledTrial]:
 def requests_of(trial: ProfiledTrial) -> int:
     """Return the requests in the window of a trial; in a whole life, all requests of its clients."""
     requests = (trial.metrics or {}).get("requests")
-    return int(requests) if requests is not None else sum(load.tally.requests for load in trial.loads)
+    if requests is not None and math.isfinite(requests):
+        return int(requests)
+    return sum(load.tally.requests for load in trial.loads)
 
 
 def folded_of(trials: Iterable[ProfiledTrial], side: Side, *, calls: bool = False) -> dict[str, int]:

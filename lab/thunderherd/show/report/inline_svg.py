@@ -6,7 +6,6 @@ escaped texts are copied.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ WIDTH = 1180
 CHARACTER, PADDING = 7.08, 6.0
 """The width of a character of the monospaced font of 12, and the space around a name."""
 LEAST_CHARACTERS = 3
+LARGEST_LENGTH = 1e9
+"""The largest length that is read; inferno's are below a million."""
 COLOUR = re.compile(r"rgb\(\d{1,3},\d{1,3},\d{1,3}\)")
 
 
@@ -56,7 +57,8 @@ def read_flame_graph(directory: Path, file: str, title: str, least_percent: floa
 def _boxes(path: Path) -> list[_Box]:
     try:
         root = ElementTree.fromstring(read_bytes(path))
-    except (OSError, ElementTree.ParseError):
+    except (OSError, ElementTree.ParseError, ValueError, LookupError):
+        # ValueError and LookupError: of a name or an encoding that there is not.
         return []
     found = []
     for group in root.iter(f"{SVG}g"):
@@ -79,7 +81,8 @@ def _number(text: str) -> float | None:
         value = float(text.removesuffix("%"))
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    # Products of larger ones need not be finite.
+    return value if abs(value) <= LARGEST_LENGTH else None
 
 
 def _svg(boxes: list[_Box], title: str) -> Markup:

@@ -1,0 +1,7 @@
+//! See `targets::TARGETS`.
+#![no_main]
+
+#[path = "../targets.rs"]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::run("stacks", data));

@@ -1,0 +1,1 @@
+"""Input that somebody damaged: values of JSON, lines of text, bytes. Some is kept and tried always."""
