@@ -10,7 +10,7 @@ from started import bench
 import twins
 
 DESIGN = "epoll"
-PAIRS = 12
+PAIRS = 8
 
 
 def false_ones(printed: str) -> int:

@@ -13,6 +13,7 @@ use crate::conform::protocol::{Exchange, Progress};
 use crate::conform::verdict::{Fault, bytes, first_line, quoted};
 use crate::count::tally;
 use crate::net::socket_diagnosis::SocketDiagnosis;
+use crate::sys::named;
 use crate::sys::ring::number;
 
 /// Most bytes of a reply that a fault quotes.
@@ -121,16 +122,16 @@ impl Connection {
         trouble: OwnTrouble,
     ) -> io::Result<Self> {
         let domain = if address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-        let socket = Socket::new(domain, Type::STREAM, None)?;
+        let socket = named("socket", Socket::new(domain, Type::STREAM, None))?;
         if slow {
-            socket.set_recv_buffer_size(SMALL_BUFFER)?;
-            socket.set_tcp_mss(SMALL_SEGMENT)?;
+            named("setsockopt, SO_RCVBUF", socket.set_recv_buffer_size(SMALL_BUFFER))?;
+            named("setsockopt, TCP_MAXSEG", socket.set_tcp_mss(SMALL_SEGMENT))?;
         }
         socket.connect_timeout(&address.into(), patience)?;
         let stream = TcpStream::from(socket);
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+        named("setsockopt, TCP_NODELAY", stream.set_nodelay(true))?;
+        named("setsockopt, SO_RCVTIMEO", stream.set_read_timeout(Some(patience)))?;
+        named("setsockopt, SO_SNDTIMEO", stream.set_write_timeout(Some(patience)))?;
         let (request, replied, unread, ended) = (Vec::new(), false, Vec::new(), None);
         Ok(Connection { stream, request, replied, last_request, trouble, patience, unread, ended })
     }

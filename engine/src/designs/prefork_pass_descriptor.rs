@@ -17,6 +17,7 @@ use crate::server::shares::Shares;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
 use crate::sys::readiness::poll::{PollFd, poll};
+use crate::sys::ring::number;
 use crate::sys::socket;
 use crate::transfer::primitive::Waits;
 
@@ -47,7 +48,7 @@ fn descriptor_passed() -> io::Result<()> {
     descriptor::receive_descriptor(far.as_fd()).map(drop)
 }
 
-/// Wait before the parent tries again to receive, for lack of memory.
+/// Wait before another attempt to receive, for lack of memory.
 const SHORTAGE: Duration = Duration::from_millis(1);
 
 /// The parent's end of the stream pipe to a child.
@@ -158,10 +159,20 @@ fn fork_child(run: &'static Run, index: usize, others: &[Child], waiting: &VecDe
 
 /// Serves in a child: receives a descriptor, serves the connection, and reports that it is free again.
 fn serve_passed(worker: &mut Worker, channel: &OwnedFd) -> Result<()> {
-    while let Some(socket) = descriptor::receive_descriptor(channel.as_fd())? {
-        worker.serve(socket);
-        // The parent has stopped; the next receive reports this.
+    loop {
+        match descriptor::receive_descriptor(channel.as_fd()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(socket)) => worker.serve(socket),
+            // The kernel has passed the byte alone. The connection is lost, this child is not.
+            Err(error) if number(&error) == Some(libc::EMFILE) => worker.refused(&error),
+            // What was passed still waits.
+            Err(error) if ErrorKind::of(&error) == ErrorKind::ResourceLimit => {
+                std::thread::sleep(SHORTAGE);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // If the parent has stopped, the next receive reports this.
         let _ = descriptor::send_byte(channel.as_fd());
     }
-    Ok(())
 }

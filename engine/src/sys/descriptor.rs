@@ -144,7 +144,11 @@ pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> 
 
 /// Writes.
 pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    retry(|| nix::unistd::write(descriptor, bytes).map_err(io::Error::from))
+    match retry(|| nix::unistd::write(descriptor, bytes).map_err(io::Error::from)) {
+        // A full socket is usual, and its error gets no name, which takes memory.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+        written => named("write", written),
+    }
 }
 
 /// Returns whether a listener has been shut down (POLLHUP, poll(2)).

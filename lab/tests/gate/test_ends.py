@@ -308,9 +308,12 @@ def test_a_calibration_compares_base_with_itself(here: Path) -> None:
     revisions = ("--base-rev", "old", "--build", "sh build", "--serve", server())
     # The first look decides, and without a look nothing is known. Beside other tests it may take minutes.
     words = (*QUICK, "--budget", "5min", "--margin", "50%")
-    ended = gate(here, "--calibrate", "1", *revisions, *words, "--json")
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
+    for _ in range(4):  # On a busy machine, most servers of a gate may be read too late.
+        ended = gate(here, "--calibrate", "1", *revisions, *words, "--json")
+        assert ended.returncode == 0, ended.stderr
+        found = json.loads(ended.stdout)
+        if found["would_find_percent"]:
+            break
     assert (found["gates"], found["alarms"]) == (1, 0)
     assert found["margins"] == {"server_cpu_per_request": 50} and found["workload"] == "http"
     (kept,) = (here / "cache/thunderherd/calibrations").iterdir()

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -448,11 +448,18 @@ fn too_long() -> String {
 /// Reads the output in a thread until its end. A command that prints too much is killed.
 fn read_all(from: OwnedFd, output: Arc<Mutex<Output>>, child: Pid) -> io::Result<()> {
     let read = move || {
-        let mut from = std::fs::File::from(from);
         let mut buffer = [0; 65536];
-        while let Ok(bytes @ 1..) = from.read(&mut buffer) {
+        loop {
+            let read = descriptor::read(from.as_fd(), &mut buffer);
             let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            output.add(&buffer[..bytes]);
+            match read {
+                Ok(0) => break,
+                Ok(bytes) => output.add(&buffer[..bytes]),
+                Err(error) => {
+                    output.add(format!("\nno more of its output could be read: {error}\n").as_bytes());
+                    break;
+                }
+            }
             if output.is_too_long() {
                 process::kill_group(child);
                 break;

@@ -46,7 +46,8 @@ pub fn last_line(from: impl Read) -> Result<Option<OwnCounts>, String> {
     loop {
         let mut line = Vec::new();
         match (&mut from).take(LONGEST).read_until(b'\n', &mut line) {
-            Err(_) | Ok(0) => break,
+            Ok(0) => break,
+            Err(error) => return Err(format!("what it wrote to {VARIABLE} could not be read: {error} (read)")),
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => last = Some(line),
         }

@@ -59,6 +59,7 @@ FEATURES = {
     "socketpair": "unix(7), SCM_RIGHTS",
     "sendmsg": "unix(7), SCM_RIGHTS",
     "recvmsg": "unix(7), SCM_RIGHTS",
+    "recvfrom": "unix(7), SCM_RIGHTS",
     "memfd_create": "fcntl(2), F_SETLKW of memfd_create(2)",
     "fcntl": "fcntl(2), F_SETLKW of memfd_create(2)",
 }
@@ -85,7 +86,8 @@ ERRORS = {
     "io_uring_enter": ("EAGAIN", "ENOMEM"),
     "socketpair": ("EMFILE", "ENFILE", "ENOBUFS"),
     "sendmsg": ("ENOBUFS", "ENOMEM"),
-    "recvmsg": ("ENOMEM",),
+    "recvmsg": ("ENOMEM", "EMFILE"),
+    "recvfrom": ("ENOMEM", "ENOBUFS"),
     "memfd_create": ("EMFILE", "ENFILE", "ENOMEM", "ENOSYS"),
     "fcntl": ("EMFILE", "ENOLCK"),
 }

@@ -78,6 +78,8 @@ class Strace:
             f'exec {self.real} "$@"\n'
         )
         self._traced.chmod(0o755)
+        # It stays the same engine, whose catalogue is not read again.
+        os.utime(self._traced, (0, 0))
         return self._traced
 
     @property
