@@ -20,6 +20,7 @@ from thunderherd.engine.catalogue import Design
 from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogue
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.machine.proc import stat_fields
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.toml.quantities import TIME, NoQuantity
 
@@ -185,7 +186,7 @@ def processes_of(group: int) -> list[Path]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            fields = stat_fields(int(folder.name))
         except OSError:
             continue
         if int(fields[2]) == group:

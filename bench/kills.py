@@ -26,6 +26,7 @@ from pathlib import Path
 from common import SEED
 from thunderherd.engine.client import Server, catalogue
 from thunderherd.labs import with_namespaces
+from thunderherd.machine.proc import lines, stat_fields
 
 TIMES = 45
 MARK = "THUNDERHERD_BENCH_KILLS"
@@ -203,9 +204,7 @@ class Traces:
         links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=False).stdout
         return cls(
             links=frozenset(line.split(":")[1] for line in links.splitlines()),
-            mounts=frozenset(
-                line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-            ),
+            mounts=frozenset(line.split()[4] for line in lines(Path("/proc/self/mountinfo")) if line),
             shared=frozenset(path.name for path in Path("/dev/shm").glob("*")),
         )
 
@@ -349,8 +348,7 @@ def marked(mark: str) -> list[int]:
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (path / "environ").read_bytes().split(b"\0")
-            state = (path / "stat").read_text().rpartition(")")[2].split()[0]
-            if f"{MARK}={mark}".encode() in words and state != "Z":
+            if f"{MARK}={mark}".encode() in words and stat_fields(int(path.name))[0] != "Z":
                 found.append(int(path.name))
     return found
 

@@ -82,6 +82,9 @@ def read_text(path: Path, most: int = LARGEST, encoding: str = "utf-8") -> str:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file that replaces `path` at the end: a reader, or a crash, has the old file or the new."""
+    if path.exists() and not path.is_symlink() and not path.is_file():
+        # A device or a pipe would be gone, and /dev/null with it.
+        raise OSError(errno.EEXIST, "it is not a regular file", str(path))
     # Nobody can guess the name, and two writers do not meet.
     unfinished = path.with_name(f".{path.name}.{UNFINISHED.replace('*', token_hex(8))}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -107,6 +107,21 @@ def test_a_name_that_replay_would_refuse_is_not_packed(packed: Path, tmp_path: P
     assert ended.returncode == 2 and "capsule.unsafe_name" in ended.stderr
 
 
+def test_a_pipe_is_not_replaced_by_a_capsule(packed: Path, tmp_path: Path) -> None:
+    """As root, /dev/null would be one."""
+    os.mkfifo(tmp_path / "pipe")
+    ended = thunderherd(packed, "capsule", "mine", "-o", str(tmp_path / "pipe"))
+    assert ended.returncode != 0 and "Traceback" not in ended.stderr and "pipe" in ended.stderr
+    assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_that_was_typed_leads_to_the_capsule(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "run.thd")
+    ended = thunderherd(packed, "capsule", "mine", "-o", str(tmp_path / "link"))
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "link").is_symlink() and zipfile.is_zipfile(tmp_path / "run.thd")
+
+
 def test_every_verdict_is_computed_again(packed: Path, tmp_path: Path) -> None:
     unpack(packed / "run.thd", tmp_path)
     saved, found = recomputed(tmp_path)

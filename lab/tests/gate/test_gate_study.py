@@ -15,7 +15,15 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.gate.request import BASE, Criterion, GateRequest
 from thunderherd.gate.study import CLAIMS_FILE, GateStudies, absolute, gated, looks_of, questions_of
-from thunderherd.gate.verdict import EXIT_STATUS, NOT_SLOWER, SLOWER, UNDECIDED, together
+from thunderherd.gate.verdict import (
+    EXIT_STATUS,
+    NOT_SLOWER,
+    SLOWER,
+    UNDECIDED,
+    GateRow,
+    _seconds_needed,
+    together,
+)
 from thunderherd.judge.claims.claims import judge, open_after
 from thunderherd.search.compare_study import Piloted
 from thunderherd.search.written_study import Typed, load_written
@@ -164,3 +172,8 @@ def test_a_longer_budget_has_room_for_more_blocks(minutes: float, blocks: int, c
 
 def test_exit_statuses_are_those_that_git_bisect_understands() -> None:
     assert EXIT_STATUS == {NOT_SLOWER: 0, SLOWER: 1, UNDECIDED: 125}
+
+
+def test_the_budget_that_would_decide_also_pays_for_the_pilot() -> None:
+    row = GateRow.model_construct(verdict=UNDECIDED, blocks_needed=6)
+    assert _seconds_needed([row], UNDECIDED, blocks=3, seconds=30.0, pilot_seconds=10.0) == 70.0

@@ -216,7 +216,7 @@ class Watcher(threading.Thread):
             for pid, words in running.items():
                 with contextlib.suppress(OSError):
                     network = (Path("/proc") / str(pid) / "ns/net").readlink()
-                    status = (Path("/proc") / str(pid) / "status").read_text()
+                    status = (Path("/proc") / str(pid) / "status").read_text(errors="replace")
                     told = dict(line.split(":", 1) for line in status.splitlines())
                     # A process after exec may not have pinned itself yet; its children are pinned.
                     if int(told["PPid"]) in running and network != own:

@@ -327,6 +327,7 @@ def _result(found: Gated, power: float) -> GateResult:
         found.questions,
         found.labels,
         power=power,
+        pilot_seconds=found.pilot_seconds,
         directory=str(found.directory),
         calibration=kept_calibration(saved.run.machine),
         notes=to_know(found.summary),

@@ -23,6 +23,7 @@ from thunderherd.cli.options import (
     status_of_run,
 )
 from thunderherd.errors import UserError
+from thunderherd.text.figures import count
 from thunderherd.text.printable import printable
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["baseline", "capsule", "diff", "export", "replay"]
 
 FAILED = 1
-MOST_DIFFERENCES = 30
-"""Maximum number of rows of a table of verdicts, settings or machines."""
 
 Capsule = Annotated[Path, typer.Argument(metavar="FILE", help="Capsule, as `thunderherd capsule` wrote it.")]
 RunOrCapsule = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or a capsule.")]
@@ -58,8 +57,11 @@ def capsule(
 
     target = output or Path(f"{read_run(directory).study.get('name', 'run')}.thd")
     check_output("capsule", "--output", target)
-    manifest = capsule_of(directory, target)
-    print(f"{target}: {len(manifest.files)} files, {target.stat().st_size / 1e6:.1f} MB")
+    # A link that the user typed leads to the file.
+    manifest = capsule_of(directory, target.resolve())
+    size = target.stat().st_size
+    written = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    print(f"{target}: {count(len(manifest.files), 'file')} and a manifest, {written}")
 
 
 def replay(
@@ -100,8 +102,7 @@ def replay(
             f"{printable(saved.summary.study.name)}, seed {saved.run.seed}: {len(again)} verdicts and "
             f"figures computed again from {len(saved.trials)} trials, {len(differing)} differ"
         )
-        _print_verdicts(differing[:MOST_DIFFERENCES])
-        _print_rest(differing)
+        _print_verdicts(differing)
         if manifest.version != (here := version("thunderherd")):
             print(f"Note: the capsule was made with version {manifest.version}; this is {here}")
         if not measure:
@@ -128,10 +129,9 @@ def diff(a: RunOrCapsule, b: RunOrCapsule) -> None:
     with _opened(a) as one, _opened(b) as other:
         runs = (load(one), load(other))
         settings = differences(runs[0].run.study, runs[1].run.study)
-        print(f"Settings: {len(settings) or 'no'} differences")
-        for line in settings[:MOST_DIFFERENCES]:
+        print(f"Settings: {_differences(settings)}")
+        for line in settings:
             print(f"  {printable(line)}")
-        _print_rest(settings)
         _print_machines(*runs, ("first", "second"))
         summaries = [run.summary for run in runs]
         found = compared(*({} if summary is None else named_verdicts(summary) for summary in summaries))
@@ -268,7 +268,7 @@ def _save(
     servers, settings = parted(words, "baseline")
     if len(servers) != 2:
         raise UserError(
-            f"save takes a name and a server; {len(servers)} words were given",
+            f"save takes a name and a server, not {count(len(servers), 'word')}",
             code="baseline.words",
             hint="such as baseline save monday './server {port}' --reference epoll",
             where="baseline",
@@ -430,18 +430,15 @@ def _print_machines(one: SavedRun, other: SavedRun, headings: tuple[str, str]) -
     from thunderherd.show.tables.model import Cell, Column, Row, Table
 
     found = machine_differences(one.run.machine, other.run.machine)
-    print(f"Machines: {len(found) or 'no'} differences{', those likely to matter first' if found else ''}")
+    print(f"Machines: {_differences(found)}{', those likely to matter first' if found else ''}")
     if found:
         columns = (Column("what", "short"), *(Column(each, "words") for each in headings))
-        rows = tuple(Row(tuple(map(Cell, each))) for each in found[:MOST_DIFFERENCES])
+        rows = tuple(Row(tuple(map(Cell, each))) for each in found)
         _print_table(Table("", columns, rows))
-        _print_rest(found)
 
 
-def _print_rest(found: Sequence[object]) -> None:
-    """Print how many rows a table does not show."""
-    if len(found) > MOST_DIFFERENCES:
-        print(f"  and {len(found) - MOST_DIFFERENCES} more")
+def _differences(found: Sequence[object]) -> str:
+    return count(len(found), "difference") if found else "no differences"
 
 
 def _print_table(table: Table) -> None:

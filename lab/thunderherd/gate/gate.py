@@ -61,6 +61,8 @@ class Gated:
     directory: Path
     labels: tuple[str, str]
     """The names of base and head in the output."""
+    pilot_seconds: float
+    """The part of the budget that the pilot took."""
 
 
 def gate(request: GateRequest, before: Before | None = None) -> Gated:
@@ -135,7 +137,8 @@ def _ended(
             hint=f"`thunderherd table {stages.directory / GATE}` shows its trials",
             where="gate",
         )
-    return Gated(questions, summary, stages.directory / GATE, labels)
+    left = parse_quantity(study["sizes"][SIZE]["budget"], "budget", TIME) / 1e9
+    return Gated(questions, summary, stages.directory / GATE, labels, max(0.0, budget_seconds - left))
 
 
 def _failed(summary: Summary, run: Path) -> dict[str, str]:

@@ -94,6 +94,7 @@ def result_of(
     labels: tuple[str, str],
     *,
     power: float,
+    pilot_seconds: float,
     directory: str,
     calibration: Calibration | None,
     notes: Sequence[str],
@@ -114,7 +115,7 @@ def result_of(
         power=power,
         blocks=blocks,
         seconds=seconds,
-        seconds_needed=_seconds_needed(rows, verdict, blocks, seconds),
+        seconds_needed=_seconds_needed(rows, verdict, blocks, seconds, pilot_seconds),
         alpha=summary.study.alpha,
         calibration=calibration,
         notes=list(notes),
@@ -171,9 +172,12 @@ def _slowdown(test: dict[str, Any], factor: float) -> Estimate | None:
     )
 
 
-def _seconds_needed(rows: Sequence[GateRow], verdict: Outcome, blocks: int, seconds: float) -> float | None:
+def _seconds_needed(
+    rows: Sequence[GateRow], verdict: Outcome, blocks: int, seconds: float, pilot_seconds: float
+) -> float | None:
+    """Return the budget that is expected to decide: a budget also pays for the pilot."""
     open_rows = [each for each in rows if each.verdict == UNDECIDED]
     if verdict != UNDECIDED or not blocks or not all(each.blocks_needed for each in open_rows):
         return None
     most = max(each.blocks_needed or 0 for each in open_rows)
-    return max(most, blocks) * seconds / blocks
+    return pilot_seconds + max(most, blocks) * seconds / blocks

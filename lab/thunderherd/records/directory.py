@@ -44,7 +44,7 @@ from thunderherd.files import (
     open_for_appending,
     read_bytes,
     read_text,
-    replacing,
+    write_bytes,
     write_text,
 )
 from thunderherd.records.columns import LISTS, Column, Kind, trial_columns
@@ -529,8 +529,7 @@ class SavedRun:
         import polars
 
         frame = self.frame()
-        with replacing(self.path / "trials.parquet") as file:
-            frame.write_parquet(file)
+        write_bytes(self.path / "trials.parquet", parquet_of(frame))
         flat = frame.with_columns(
             polars.Series(
                 name,
@@ -540,6 +539,12 @@ class SavedRun:
             for name in LISTS
         )
         write_text(self.path / "trials.csv", csv_of(flat))
+
+
+def parquet_of(frame: polars.DataFrame) -> bytes:
+    """Return a data frame as Parquet. If polars wrote the file, a full disk would be an error of polars."""
+    frame.write_parquet(content := io.BytesIO())
+    return content.getvalue()
 
 
 def csv_of(frame: polars.DataFrame) -> str:

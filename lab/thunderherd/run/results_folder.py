@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from thunderherd.files import replacing, write_text
+from thunderherd.files import write_bytes, write_text
 from thunderherd.metrics.table import known_metric
 from thunderherd.records.directory import (
     COUNTED,
@@ -30,6 +30,7 @@ from thunderherd.records.directory import (
     WITHOUT_COUNTERS,
     SavedRun,
     csv_of,
+    parquet_of,
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
@@ -88,8 +89,7 @@ def write_folder(results: SavedRun) -> None:
         write_text(folder / PAGE, summary_page(summary))
         write_text(folder / SUMMARY_SCHEMA, kept_summary_schema())
         frame = estimates(summary)
-        with replacing(folder / f"{ESTIMATES}.parquet") as file:
-            frame.write_parquet(file)
+        write_bytes(folder / f"{ESTIMATES}.parquet", parquet_of(frame))
         write_text(folder / f"{ESTIMATES}.csv", csv_of(frame))
     write_text(folder / README, readme(results))
     with contextlib.suppress(FileNotFoundError):

@@ -151,7 +151,7 @@ COMMANDS: dict[str, Run] = {
 
 
 WITHOUT_MEMORY = ("host", "generate", "count")
-"""Commands that lack memory in these tests. `conform` makes threads by Rust, which aborts without their stacks."""
+"""Commands that lack memory in these tests. `conform` starts threads; Rust aborts without their stacks."""
 
 
 def calls_of(command: str) -> list[str]:

@@ -155,7 +155,7 @@ def is_load(process: int, port: int) -> bool:
 def status_of(folder: Path) -> dict[str, str]:
     """The lines of a status by name; none of a process that is gone."""
     try:
-        text = (folder / "status").read_text()
+        text = (folder / "status").read_text(errors="replace")
     except OSError:
         return {}
     return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)

@@ -78,7 +78,7 @@ from thunderherd.trial.counters import TOO_FEW
 from thunderherd.trial.load_validity import CLIENT_LIMITED
 from thunderherd.trial.observation import connections_of, read_late
 
-TIME_WAS_UP = "the time budget of {:g} s was used up: the last look was taken after {}"
+TIME_WAS_UP = "the time budget of the blocks, {:g} s, was used up: the last look was taken after {}"
 UNFINISHED = "the run did not finish: verdicts are those of the looks taken so far"
 
 
