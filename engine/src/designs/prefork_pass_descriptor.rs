@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -48,9 +47,6 @@ fn descriptor_passed() -> io::Result<()> {
     descriptor::receive_descriptor(far.as_fd()).map(drop)
 }
 
-/// Wait before another attempt to receive, for lack of memory.
-const SHORTAGE: Duration = Duration::from_millis(1);
-
 /// The parent's end of the stream pipe to a child.
 struct Child {
     channel: OwnedFd,
@@ -78,12 +74,10 @@ fn serve(run: &'static Run) -> Result<()> {
         // connection is passed on.
         let mut lost = Vec::new();
         for (child, _) in children.iter_mut().zip(&entries).filter(|(_, entry)| !entry.ready().is_empty()) {
-            match descriptor::receive_byte(child.channel.as_fd()) {
-                Ok(true) => child.free = true,
-                Ok(false) => lost.push(child.index),
-                // The child lives and its byte waits. Nothing of this kind is tallied: no connection is affected.
-                Err(error) if ErrorKind::of(&error) == ErrorKind::ResourceLimit => std::thread::sleep(SHORTAGE),
-                Err(error) => return Err(error.into()),
+            // After an error the child lives.
+            child.free = descriptor::receive_byte(child.channel.as_fd())?;
+            if !child.free {
+                lost.push(child.index);
             }
         }
         let listener_ready = !entries[children.len()].ready().is_empty();
@@ -165,14 +159,13 @@ fn serve_passed(worker: &mut Worker, channel: &OwnedFd) -> Result<()> {
             Ok(Some(socket)) => worker.serve(socket),
             // The kernel has passed the byte alone. The connection is lost, this child is not.
             Err(error) if number(&error) == Some(libc::EMFILE) => worker.refused(&error),
-            // What was passed still waits.
-            Err(error) if ErrorKind::of(&error) == ErrorKind::ResourceLimit => {
-                std::thread::sleep(SHORTAGE);
-                continue;
-            }
             Err(error) => return Err(error.into()),
         }
-        // If the parent has stopped, the next receive reports this.
-        let _ = descriptor::send_byte(channel.as_fd());
+        match descriptor::send_byte(channel.as_fd()) {
+            // The parent would take this child for a busy one.
+            Err(error) if ErrorKind::of(&error) == ErrorKind::ResourceLimit => return Err(error.into()),
+            // If the parent has stopped, the next receive reports this.
+            _ => {}
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -34,7 +34,7 @@ pub fn pass_descriptor(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> i
 pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut space = nix::cmsg_space!([libc::c_int; 1]);
-    let received = retry(|| {
+    let received = despite_shortage(|| {
         let mut data = [IoSliceMut::new(&mut byte)];
         let message = recvmsg::<()>(channel.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
         if message.bytes == 0 {
@@ -48,26 +48,44 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
         // If the receiver has no descriptor left, the kernel passes the byte alone (MSG_CTRUNC).
         Err(io::Error::from_raw_os_error(libc::EMFILE))
     });
-    let descriptor = named("recvmsg", received)?;
+    let descriptor = match received {
+        // The sender has ended before it has taken all that was sent to it.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        received => named("recvmsg", received)?,
+    };
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(descriptor.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
-/// Sends one byte, without SIGPIPE. Waits while there is no memory for it: the receiver would wait for it for ever.
-pub fn send_byte(channel: BorrowedFd<'_>) -> io::Result<()> {
+/// Time for which calls of a channel are repeated for lack of memory, since the other end waits for what they bring, and the wait
+/// between two attempts.
+const SHORTAGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(1));
+
+/// Repeats a call while there is no memory for it, and after signals.
+fn despite_shortage<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let began = Instant::now();
     loop {
-        match retry(|| send(channel.as_raw_fd(), &[0], MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from)) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM)) => {
-                std::thread::sleep(Duration::from_millis(1));
+        match retry(&mut call) {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ENOMEM))
+                    && began.elapsed() < SHORTAGE.0 =>
+            {
+                std::thread::sleep(SHORTAGE.1);
             }
-            sent => return sent.map(drop),
+            result => return result,
         }
     }
 }
 
-/// Receives one byte; `false` when the peer has closed or ended. After another error the byte is still there.
+/// Sends one byte, without SIGPIPE.
+pub fn send_byte(channel: BorrowedFd<'_>) -> io::Result<()> {
+    let send = || send(channel.as_raw_fd(), &[0], MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from);
+    named("send", despite_shortage(send)).map(drop)
+}
+
+/// Receives one byte; `false` when the peer has closed or ended.
 pub fn receive_byte(channel: BorrowedFd<'_>) -> io::Result<bool> {
-    match retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)) {
+    match despite_shortage(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)) {
         // The peer has ended before it has taken all that was sent to it.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(false),
         received => named("recv", received).map(|bytes| bytes == 1),

@@ -103,6 +103,7 @@ NAMES = {
     "fcntl": "fcntl|ulimit -n",
     "mmap": "mapped|mmap|ulimit -u",
     "clone,fork,vfork": "ulimit -u",
+    "recvfrom": "recv:",
     "io_uring_setup": "io_uring",
     "io_uring_register": "io_uring",
     "io_uring_enter": "io_uring",
