@@ -229,7 +229,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[tuple[st
             raise UserError(
                 f"{word} has no value",
                 code="compare.setting_without_value",
-                hint=f"give {word} VALUE",
+                hint=f"give {word} VALUE, or see `thunderherd {command} --help`",
                 where=command,
             )
         settings.append((name.replace("-", "_"), text))

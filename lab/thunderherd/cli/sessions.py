@@ -380,9 +380,8 @@ def export(
     test = otava.with_name(f"{otava.name}.yaml")
     # Nobody typed this name, so a link is not followed.
     write_text(test, otava_test(otava, metrics))
-    print(
-        f"{otava}: {len(saved)} runs, {len(metrics)} series common to all runs; {test}: Otava's configuration"
-    )
+    series = f"{count(len(saved), 'run')}, {len(metrics)} series common to all runs"
+    print(f"{otava}: {series}; {test}: Otava's configuration")
 
 
 # What these commands share ----------------------------------------------------------------------------------
