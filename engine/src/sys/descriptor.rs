@@ -40,13 +40,13 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
         if message.bytes == 0 {
             return Ok(None);
         }
-        for control in message.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(descriptors) = control {
-                return Ok(descriptors.first().copied());
-            }
-        }
-        // If the receiver has no descriptor left, the kernel passes the byte alone (MSG_CTRUNC).
-        Err(io::Error::from_raw_os_error(libc::EMFILE))
+        // If the receiver has no descriptor left, the kernel passes the byte alone (MSG_CTRUNC), which is an error of cmsgs.
+        let mut controls = message.cmsgs().into_iter().flatten();
+        let passed = controls.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(descriptors) => descriptors.first().copied(),
+            _ => None,
+        });
+        passed.map(Some).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))
     });
     let descriptor = match received {
         // The sender has ended before it has taken all that was sent to it.

@@ -41,8 +41,11 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
         nix::unistd::ForkResult::Child => {
             let status = catch_unwind(AssertUnwindSafe(|| {
                 if let Err(error) = die_with_parent(parent).and_then(|()| signal_mask::unblock_all()) {
-                    let line = format!("{}: a forked process could not begin: {error}\n", env!("CARGO_PKG_NAME"));
-                    let _ = io::stderr().write_all(line.as_bytes());
+                    // Without its parent it is to end, which is no failure.
+                    if getppid() == parent {
+                        let line = format!("{}: a forked process could not begin: {error}\n", env!("CARGO_PKG_NAME"));
+                        let _ = io::stderr().write_all(line.as_bytes());
+                    }
                     return NOT_BEGUN;
                 }
                 let status = child();
