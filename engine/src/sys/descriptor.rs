@@ -205,3 +205,31 @@ impl AsFd for EventDescriptor {
         self.descriptor.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_without_memory_is_made_again_until_there_is_some() {
+        let mut errors = vec![libc::EINTR, libc::ENOMEM, libc::ENOBUFS];
+        let made = despite_shortage(|| errors.pop().map_or(Ok(7), |number| Err(io::Error::from_raw_os_error(number))));
+        assert_eq!(made.unwrap(), 7);
+        let began = Instant::now();
+        let never = despite_shortage(|| Err::<(), _>(io::Error::from_raw_os_error(libc::ENOMEM)));
+        assert_eq!(never.unwrap_err().raw_os_error(), Some(libc::ENOMEM));
+        assert!(began.elapsed() >= SHORTAGE.0);
+    }
+
+    #[test]
+    fn the_end_of_a_channel_is_no_error() {
+        let (near, far) = stream_pair().unwrap();
+        send_byte(far.as_fd()).unwrap();
+        assert!(receive_byte(near.as_fd()).unwrap());
+        // What the other end has not taken is lost with it, of which the kernel says so.
+        send_byte(near.as_fd()).unwrap();
+        drop(far);
+        assert!(!receive_byte(near.as_fd()).unwrap());
+        assert!(receive_descriptor(near.as_fd()).unwrap().is_none());
+    }
+}

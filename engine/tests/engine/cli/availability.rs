@@ -63,6 +63,19 @@ fn a_load_with_epoll_needs_no_call_that_an_old_filter_forbids() {
     }
 }
 
+/// What is done without a call is listed for `doctor`, next to whether the call exists.
+#[test]
+fn a_call_that_is_replaced_is_listed_with_what_is_done_instead() {
+    let mut command = engine();
+    seccomp::forbid(command.args(["list", "--json"]), libc::SYS_epoll_pwait2, libc::EPERM);
+    let listed: Value = serde_json::from_str(&run(&mut command).output).expect("list --json prints an object");
+    let fallbacks = listed["fallbacks"].as_array().unwrap_or_else(|| panic!("{listed}"));
+    let forbidden = fallbacks.iter().find(|each| each["name"] == "epoll_pwait2(2)").expect("it is listed");
+    assert_eq!((&forbidden["available"], &forbidden["since"]), (&false.into(), &"5.11".into()), "{forbidden}");
+    assert!(forbidden["reason"].as_str().is_some_and(|text| text.contains("seccomp")), "{forbidden}");
+    assert!(forbidden["instead"].as_str().is_some_and(|text| text.contains("ppoll")), "{forbidden}");
+}
+
 /// Checks the test's own filter: everything that it does not forbid works under it.
 #[test]
 fn the_filter_forbids_nothing_else() {

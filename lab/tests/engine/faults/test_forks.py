@@ -12,6 +12,7 @@ from made.faults.loading import ends_well_or_says_why
 
 from thunderherd.engine.catalogue import Design
 from thunderherd.engine.client import Server, catalogue
+from thunderherd.engine.setting_rules import SettingValue
 
 pytestmark = [pytest.mark.usefixtures("use_engine")]
 
@@ -19,7 +20,7 @@ MAKING = {"fork(2)": "clone,fork,vfork", "pthread_create(3)": "clone3"}
 """Features, and the calls behind them. Each process counts its own: the first fork is that of the server."""
 
 POOL, CLIENTS = 3, 4
-SEVERAL_THREADS = {"runtime": "multi_thread", "worker_threads": 2}
+SEVERAL_THREADS: dict[str, SettingValue] = {"runtime": "multi_thread", "worker_threads": 2}
 MOST = 20
 """More than a trial with this pool and these clients makes."""
 

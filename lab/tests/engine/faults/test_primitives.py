@@ -12,6 +12,7 @@ from made.faults.loading import ends_well_or_says_why
 
 from thunderherd.engine.catalogue import Design, Primitive
 from thunderherd.engine.client import Server, catalogue
+from thunderherd.engine.setting_rules import SettingValue
 
 pytestmark = [pytest.mark.usefixtures("use_engine")]
 
@@ -26,7 +27,7 @@ PERIOD, MODULUS = 65_536, 251
 STREAM = bytes(place % PERIOD % MODULUS for place in range(BYTES))
 """A stream as the workload sends it. A client with so small a buffer takes it in many parts."""
 
-SETTINGS = {"source": "memfd", "source_size": 1 << 20, "message_size": 16 << 10}
+SETTINGS: dict[str, SettingValue] = {"source": "memfd", "source_size": 1 << 20, "message_size": 16 << 10}
 
 # The supervisor writes too, but not as often as a stream is cut.
 OUT = {
@@ -126,5 +127,5 @@ def test_a_primitive_of_a_load_repeats_or_fails_one_request(what: str, strace: S
                 or holes & {(load.name, None), (None, "bytes")}
             ):
                 continue
-            ways = {"primitive" if moves == "out" else "receive": primitive.name}
-            ends_well_or_says_why(load, fault, strace, server.ready.address, **ways)
+            out, into = (primitive.name, None) if moves == "out" else (None, primitive.name)
+            ends_well_or_says_why(load, fault, strace, server.ready.address, primitive=out, receive=into)
