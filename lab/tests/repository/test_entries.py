@@ -233,7 +233,9 @@ def engine_texts(path: Path) -> list[str]:
         texts.append(match[0].lstrip("b").strip('"'))
         return f"\0{len(texts) - 1}\0" if match[0][0] != "/" else ""
 
-    code = without_tests(NOT_CODE.sub(number, path.read_text(encoding="utf-8")))
+    # Some system calls have the names of entries.
+    text = re.sub(r'\bnamed\(\s*"\w+"', "named(", path.read_text(encoding="utf-8"))
+    code = without_tests(NOT_CODE.sub(number, text))
     return [texts[int(found)] for found in re.findall(r"\0(\d+)\0", code)]
 
 

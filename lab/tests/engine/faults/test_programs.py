@@ -71,7 +71,8 @@ def hosts(fault: Fault, strace: Strace) -> None:
     command = [str(strace.real), "serve", catalogue().defaults.design, "--listen", "{host}:{port}"]
     try:
         with OwnServer(command, name="own", engine=strace(fault, "host")) as server:
-            assert all(answer(server.ready.port or 0, str(fault)) for _ in range(2)), fault
+            answered = [answer(server.ready.port or 0, str(fault)) for _ in range(2)]
+            assert all(answered) or not fault.all_are_served, fault
             server.snapshot()
             summary = server.stop()
             assert summary is not None

@@ -73,7 +73,7 @@ def serves_on_or_says_why(
         with server_of(design, asked, settings, strace(fault)) as server:
             answered = [(asked.ask or answer)(server.ready.port or 0, told) for _ in range(asked.clients)]
             assert all(answered) or not fault.all_are_served, f"{told}: {answered}"
-            tally = settled(server, told)
+            tally = settled(server, told, all_are_served=all(answered))
             assert sum(answered) <= tally.requests, f"{told}: {tally}"
             assert tally.requests <= tally.connections <= asked.clients, f"{told}: {tally}"
             assert all(answered) or tally.errors or tally.workers_lost, f"{told}: {tally}"
@@ -178,13 +178,16 @@ def receives(port: int, request: bytes, length: int, told: str, buffer: int | No
         return None
 
 
-def settled(server: Server, told: str) -> Tally:
-    """Return the tally once every connection has been closed."""
+def settled(server: Server, told: str, *, all_are_served: bool = True) -> Tally:
+    """Return the tally once every connection is closed, and clients without a reply are errors in it.
+
+    On a busy machine, a client may see its end before the server has counted it.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         tally = server.snapshot().tally
         assert tally is not None
-        if tally.connections == tally.closed:
+        if tally.connections == tally.closed and (all_are_served or tally.errors or tally.workers_lost):
             return tally
-        assert time.monotonic() < deadline, f"{told}: connections stay open: {tally}"
+        assert time.monotonic() < deadline, f"{told}: connections stay open, or no error is counted: {tally}"
         time.sleep(0.02)
