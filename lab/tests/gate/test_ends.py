@@ -251,7 +251,10 @@ metric = "server_cpu_per_request"
 
 def test_a_study_with_two_workloads_is_gated(here: Path) -> None:
     (here / "two.toml").write_text(OF_DESIGNS)
-    ended = gate(here, "two.toml", "--budget", "90s", "--margin", "20%", "--json")
+    for _ in range(3):  # On a busy machine, most servers of a gate may be read too late.
+        ended = gate(here, "two.toml", "--budget", "90s", "--margin", "20%", "--json")
+        if ended.returncode != 125:
+            break
     assert ended.returncode == 1, ended.stderr
     found = json.loads(ended.stdout)
     assert (found["base"], found["head"], found["verdict"]) == ("old", "new", "slower")
@@ -310,6 +313,8 @@ def test_a_calibration_compares_base_with_itself(here: Path) -> None:
     words = (*QUICK, "--budget", "5min", "--margin", "50%")
     for _ in range(4):  # On a busy machine, most servers of a gate may be read too late.
         ended = gate(here, "--calibrate", "1", *revisions, *words, "--json")
+        if "gate.nothing_measured" in ended.stderr:
+            continue
         assert ended.returncode == 0, ended.stderr
         found = json.loads(ended.stdout)
         if found["would_find_percent"]:
@@ -319,7 +324,10 @@ def test_a_calibration_compares_base_with_itself(here: Path) -> None:
     (kept,) = (here / "cache/thunderherd/calibrations").iterdir()
     assert json.loads(kept.read_text()) == found
     # The next gate says before it runs what it can find.
-    ended = gate(here, *pair(server(), server()), *words)
+    for _ in range(4):  # On a busy machine, the pilot may have no valid trial.
+        ended = gate(here, *pair(server(), server()), *words)
+        if "before the run" in ended.stderr:
+            break
     said = [each for each in ended.stderr.splitlines() if each.startswith("before the run: 1 gate")]
     assert len(said) == 1, (found, ended.stderr)
     (line,) = said
