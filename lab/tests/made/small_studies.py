@@ -83,3 +83,15 @@ design = "prefork"
 settings = { pool = 3 }
 """
 )
+
+
+TIMED = head(
+    "timed",
+    metric="requests_per_second",
+    kind="timed",
+    load="processes = 1\nwarm_up_connections = 10\n",
+    settings='children = 2, duration = "200ms", bytes = 4000',
+) + "".join(
+    f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n' for name in ("iterative", "prefork")
+).replace("[[contenders]]\n", "[sizes.quick]\nrepetitions = 1\n[[contenders]]\n", 1)
+"""A window of a time, for two designs."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from made.small_studies import head
+from made.small_studies import TIMED
 from made.summaries.runs import info
 from made.summaries.swept import offered
 from made.summaries.trials import made_trial
@@ -29,16 +29,6 @@ from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.load_validity import BUSY, are_client_limited
 from thunderherd.trial.observation import left_out, read_late
 from thunderherd.trial.outline import ON_DISK, outline
-
-TIMED = head(
-    "timed",
-    metric="requests_per_second",
-    kind="timed",
-    load="processes = 1\nwarm_up_connections = 10\n",
-    settings='children = 2, duration = "200ms", bytes = 4000',
-) + "".join(
-    f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n' for name in ("iterative", "prefork")
-).replace("[[contenders]]\n", "[sizes.quick]\nrepetitions = 1\n[[contenders]]\n", 1)
 
 LONG = """\
 name = "long"

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from made.small_studies import head
+from made.small_studies import TIMED
 from made.summaries.swept import offered
 
 import thunderherd
@@ -31,15 +31,7 @@ from thunderherd.text.layout import make_console
 from thunderherd.trial.observation import TOO_BUSY
 from thunderherd.trial.trial import ProfileFiles
 
-TIMED = head(
-    "timed",
-    metric="requests_per_second",
-    kind="timed",
-    load="processes = 1\nwarm_up_connections = 10\n",
-    settings='children = 2, duration = "200ms", bytes = 4000',
-) + "".join(
-    f'[[contenders]]\nname = "{name}"\ndesign = "{name}"\n' for name in ("iterative", "prefork")
-).replace("[[contenders]]\n", "[sizes.quick]\nrepetitions = 1\n[counting]\ntrials = 1\n[[contenders]]\n", 1)
+COUNTED = TIMED.replace("[[contenders]]\n", "[counting]\ntrials = 1\n[[contenders]]\n", 1)
 
 Fake = Callable[..., Path]
 
@@ -48,7 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Sum
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
     monkeypatch.setattr(description, "describe", lambda engine=None: here)
     path = tmp_path / "timed.toml"
-    path.write_text(TIMED)
+    path.write_text(COUNTED)
     study = load_study(str(path), "quick", overrides, offered())
     return run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
 
