@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,7 +42,15 @@ impl ControlGroup {
         let parent = folder_of(hierarchy, Pid::this())?;
         sweep(&parent);
         let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| {
+        let made = fs::create_dir(&folder).or_else(|error| {
+            if error.kind() != ErrorKind::AlreadyExists {
+                return Err(error);
+            }
+            // A killed process that had this process's id has left it. A group with processes cannot be removed.
+            fs::remove_dir(&folder)?;
+            fs::create_dir(&folder)
+        });
+        made.with_context(|| {
             let parent = parent.display();
             format!(
                 "no control group could be made in {parent} (`systemd-run --user --scope` gives a process a group that \
@@ -227,6 +236,24 @@ pub fn path_in(groups: &[u8], hierarchy: Hierarchy) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_that_a_killed_process_of_the_same_id_has_left_is_made_anew() {
+        let Ok(left) = ControlGroup::new(Hierarchy::Unified, "left") else {
+            return println!("skipped: no control group can be made here");
+        };
+        std::mem::forget(left);
+        let again = ControlGroup::new(Hierarchy::Unified, "left").unwrap();
+        let folder = again.folder().to_owned();
+        assert!(folder.is_dir());
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        again.add(Pid::from_raw(child.id().cast_signed())).unwrap();
+        assert!(ControlGroup::new(Hierarchy::Unified, "left").is_err(), "a group with a process is not removed");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(again);
+        assert!(!folder.exists());
+    }
 
     #[test]
     fn a_group_of_any_name_is_found() {

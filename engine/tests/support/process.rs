@@ -225,6 +225,15 @@ pub fn in_time_wait_towards(port: u16) -> BTreeSet<u16> {
     kept.map(|socket| socket.local).collect()
 }
 
+/// Returns the number of connections that the full TIME_WAIT table could not take (net.ipv4.tcp_max_tw_buckets).
+pub fn not_kept_in_time_wait() -> u64 {
+    let table = fs::read_to_string("/proc/net/netstat").unwrap();
+    let mut lines = table.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
+    let (names, mut counts) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.into_iter().position(|name| name == "TCPTimeWaitOverflow").unwrap();
+    counts.nth(place).unwrap().parse().unwrap()
+}
+
 /// A line of /proc/net/tcp: the two ports, and the state (`enum` of netinet/tcp.h).
 struct TcpSocket {
     local: u16,

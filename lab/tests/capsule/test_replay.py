@@ -112,6 +112,7 @@ def test_a_pipe_is_not_replaced_by_a_capsule(packed: Path, tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe")
     ended = thunderherd(packed, "capsule", "mine", "-o", str(tmp_path / "pipe"))
     assert ended.returncode != 0 and "Traceback" not in ended.stderr and "pipe" in ended.stderr
+    assert "hint: choose another place" in ended.stderr
     assert (tmp_path / "pipe").is_fifo() and len(list(tmp_path.iterdir())) == 1
 
 

@@ -297,7 +297,9 @@ def _system_problem(error: OSError) -> Problem:
     """Return the system's error with its file, and a remedy if one is known."""
     elsewhere = "choose another place with --out (for a report: --output)"
     helps = {
-        **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR), elsewhere),
+        **dict.fromkeys(
+            (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST), elsewhere
+        ),
         **REMEDIES,
     }
     name = errno.errorcode.get(error.errno or 0, "error").lower()

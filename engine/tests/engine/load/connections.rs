@@ -1,7 +1,6 @@
 //! How loads with an event loop use their connections, with every back end: several requests in flight, a fixed number of
 //! requests each, closing with FIN or RST, clients that start one after another, threads pinned to CPUs.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -126,27 +125,6 @@ fn a_connection_is_closed_after_the_configured_requests() {
     });
 }
 
-/// Local addresses of this host's connections towards a port that are in TIME_WAIT.
-fn in_time_wait(port: u16) -> BTreeSet<String> {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let towards = format!(":{port:04X}");
-    let local = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_one = fields.get(2).is_some_and(|remote| remote.ends_with(&towards)) && fields.get(3) == Some(&"06");
-        is_one.then(|| fields[1].to_owned())
-    };
-    table.lines().filter_map(local).collect()
-}
-
-/// Number of connections that the full TIME_WAIT table could not take (net.ipv4.tcp_max_tw_buckets).
-fn not_kept_in_time_wait() -> u64 {
-    let table = std::fs::read_to_string("/proc/net/netstat").unwrap();
-    let mut lines = table.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_whitespace);
-    let (names, mut counts) = (lines.next().unwrap(), lines.next().unwrap());
-    let place = names.into_iter().position(|name| name == "TCPTimeWaitOverflow").unwrap();
-    counts.nth(place).unwrap().parse().unwrap()
-}
-
 #[test]
 fn closing_with_a_reset_leaves_no_time_wait() {
     with_each_back_end(|back_end| {
@@ -154,15 +132,15 @@ fn closing_with_a_reset_leaves_no_time_wait() {
             // The server closes after its client, never before.
             let port = serve(|stream| answer_lines(stream, || ()));
             // Connections of another test, whose server had the same port.
-            let (before, lost_before) = (in_time_wait(port), not_kept_in_time_wait());
+            let (before, lost_before) = (process::in_time_wait_towards(port), process::not_kept_in_time_wait());
             let options = format!(
                 "--load closed_connections --bytes 1 --check count --clients 5 --loops 10 --closing {closing} {back_end}"
             );
             let (ran, line) = load("bytes", port, &options);
             assert_eq!((ran.status, &line["settings"]["closing"]), (Some(0), &closing.into()), "{ran:?}");
             // Fewer than 50 if a port was reused, and none if other tests have filled the kernel's table.
-            let left = || in_time_wait(port).difference(&before).count() > 0;
-            let is_so = || if leaves { left() || not_kept_in_time_wait() > lost_before } else { !left() };
+            let left = || process::in_time_wait_towards(port).difference(&before).count() > 0;
+            let is_so = || if leaves { left() || process::not_kept_in_time_wait() > lost_before } else { !left() };
             eventually(&format!("connections in TIME_WAIT after {closing}"), || is_so().then_some(()));
             let kept: &[&str] = if leaves { &["load"] } else { &[] };
             assert_eq!(line["closings"]["time_wait"], json!(kept), "{line}");
