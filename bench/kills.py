@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "crossover": ("crossover", "send_each", "writev", "--over", "bytes=64..64KiB"),
     "grade": ("grade", "epoll", "--reference", "prefork"),
     "conform": ("conform", *OWN, "--timeout", "500ms"),
-    "knee": ("knee", "epoll", "prefork", "--p99", "2ms", "--duration", "300ms"),
+    "knee": ("knee", "epoll", "prefork", "--p99", "2ms", "--duration", "1s"),
     "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
 }  # fmt: skip
 WITHOUT_RESULTS = ("serve", "grade", "conform", "baseline")
@@ -132,7 +132,8 @@ WITHOUT_RESULTS = ("serve", "grade", "conform", "baseline")
 RESUMED: Mapping[str, Collection[int]] = {
     "run": (0,),
     "claims": (0,),
-    "compare": (0,),
+    # 3: on a busy machine, its budget may end before a block that is not rejected.
+    "compare": (0, 3),
     "gate": (0, 1, 125),
     "crossover": (0, 1),
     "knee": (0, 1),
