@@ -20,7 +20,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers soak fuzz audit build prerequisites test-tools compiled-tests compiled-ahead clippy-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers soak fuzz sanitize audit build prerequisites test-tools compiled-tests compiled-ahead clippy-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -58,6 +58,12 @@ fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each t
 	@cd engine && for target in $(FUZZ_TARGETS); do \
 		mkdir -p target/found/$$target && RUSTC_BOOTSTRAP=1 cargo fuzz run $$target target/found/$$target fuzz/corpus/$$target -- \
 			-max_total_time=$(or $(SECONDS),600) || exit; done
+
+# Freed memory is not kept, since the tests measure what a server holds. Rust needs --target to leave build scripts as they are.
+sanitize: build ## the tests of the engine with the address sanitizer
+	@$(NOTHING_IGNORED) env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0 \
+		cargo test --locked $(MANIFEST) --target "$$(rustc -vV | sed -n 's/^host: //p')" --target-dir engine/target/sanitized \
+		--no-fail-fast --lib --test conformance --test engine
 
 audit: prerequisites ## licences and origins of the libraries, and their known flaws (needs cargo-deny and pip-audit, and the network)
 	@cargo deny --version >/dev/null 2>&1 || { \

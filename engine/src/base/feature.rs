@@ -14,7 +14,7 @@ use socket2::{Domain, Socket, Type};
 use crate::sys::descriptor::EventDescriptor;
 use crate::sys::readiness::epoll::Epoll;
 use crate::sys::ring::{number, sends};
-use crate::sys::{descriptor, zero_copy};
+use crate::sys::{call_of, descriptor, named, zero_copy};
 
 /// A feature of the kernel.
 pub struct Feature {
@@ -67,9 +67,11 @@ pub fn described(rests_on: RestsOn) -> Vec<Value> {
 }
 
 /// Returns why a call that was tried is unavailable. `None` if it succeeded or failed for another reason, such as too few
-/// descriptors: code that uses the call reports that.
+/// descriptors: code that uses the call reports that. An error of another call, which only prepared this one, has that call's name.
 pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
-    let number = number(&tried.err()?)?;
+    let error = tried.err()?;
+    let call = call_of(&error).filter(|failed| !call.starts_with(failed)).unwrap_or(call);
+    let number = number(&error)?;
     let why = match number {
         libc::EPERM | libc::EACCES => "a policy forbids it, such as a container's seccomp filter",
         libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP => {
@@ -83,7 +85,7 @@ pub fn refused<T>(call: &'static str, tried: io::Result<T>) -> Option<String> {
 
 /// As [`refused`], for a call on a TCP socket without a peer.
 pub fn on_tcp_socket(call: &'static str, ask: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> Option<String> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    let socket = named("socket", Socket::new(Domain::IPV4, Type::STREAM, None));
     refused(call, socket.and_then(|socket| ask(socket.as_fd())))
 }
 
@@ -161,6 +163,10 @@ mod tests {
         assert!(of(libc::ENOSYS).unwrap().contains("without it"));
         assert!(of(libc::EINVAL).unwrap().contains("does not know"));
         assert_eq!((of(libc::EMFILE), refused("splice", Ok(1))), (None, None));
+        let of_call =
+            |call| refused("fcntl, F_SETLKW", named(call, Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSYS))));
+        assert!(of_call("memfd_create").unwrap().starts_with("memfd_create: "));
+        assert!(of_call("fcntl").unwrap().starts_with("fcntl, F_SETLKW: "));
         const GONE: Feature = Feature { name: "gone", since: None, refusal: || Some("it is gone".to_owned()) };
         assert_eq!(missing(&[&FORK, &GONE]), Some("it is gone".to_owned()));
         assert_eq!(described(&[&GONE])[0]["available"], false);

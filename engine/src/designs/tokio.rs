@@ -10,7 +10,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use socket2::SockRef;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::{coop, spawn_blocking, yield_now};
@@ -26,7 +25,7 @@ use crate::server::connection::{Connection, Progress, Turn};
 use crate::server::design::{COMMON, Design, Run, no_pool};
 use crate::server::pool::report;
 use crate::server::shares::Shares;
-use crate::sys::descriptor::PollFlags;
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::readiness::runtime::register;
 use crate::sys::{process, socket};
 use crate::transfer::outbox::Outbox;
@@ -122,7 +121,7 @@ fn can_be_made(threads: usize) -> io::Result<()> {
 /// Accepts until the listener is shut down, then waits until all connections have ended.
 async fn accept_all(run: &'static Run) -> Result<()> {
     let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
-    SockRef::from(run.listener()).set_nonblocking(true)?;
+    set_nonblocking(run.listener().as_fd())?;
     let listener = register(run.listener().as_fd()).map_err(|(_, error)| error)?;
     // Every task holds a sender; once all are dropped, the channel is closed.
     let (alive, mut over) = mpsc::channel::<()>(1);

@@ -52,6 +52,11 @@ pub fn number(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(inside)
 }
 
+/// Returns the name of the call that failed, if it was added to the error.
+pub fn call_of(error: &io::Error) -> Option<&'static str> {
+    Some(error.get_ref()?.downcast_ref::<Failed>()?.call)
+}
+
 /// Returns the size of a memory page in bytes (sysconf(3), _SC_PAGESIZE).
 fn page_size() -> usize {
     // SAFETY: the call takes a number.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -189,7 +189,7 @@ impl Hosted {
                 bail!("the command {}", too_long());
             }
             if Instant::now() > deadline {
-                return Err(self.not_ready(plan));
+                return Err(self.not_ready(plan, listens.prevented));
             }
             descriptor::poll(&[(signals.as_fd(), descriptor::PollFlags::POLLIN)], Some(RETRY))?;
         }
@@ -208,11 +208,15 @@ impl Hosted {
     }
 
     /// Returns the error of a command that is not ready in time.
-    fn not_ready(&self, plan: &Plan) -> anyhow::Error {
+    fn not_ready(&self, plan: &Plan, prevented: Option<io::Error>) -> anyhow::Error {
         let (seconds, tail) = (READY.as_secs(), self.tail());
         if let Some(text) = &plan.ready_line {
             let message = format!("the command did not print '{text}' within {seconds} s{tail}");
             return failure("host.no_ready_line", message, "without ready_line, it is ready when it listens");
+        }
+        if let Some(error) = prevented {
+            let what = format!("connecting to {}, to see whether the command listens, failed", self.address);
+            return anyhow::Error::new(error).context(what);
         }
         let addresses: Vec<_> = addresses_of(&descendants()).iter().map(ToString::to_string).collect();
         let listens = match addresses.as_slice() {
@@ -305,11 +309,13 @@ struct Listens {
     address: SocketAddr,
     kernel: Option<SocketDiagnosis>,
     connects: Instant,
+    /// What has kept this process from connecting, and is no answer of the server's host.
+    prevented: Option<io::Error>,
 }
 
 impl Listens {
     fn at(address: SocketAddr) -> Self {
-        Listens { address, kernel: SocketDiagnosis::open().ok(), connects: Instant::now() + CONNECT }
+        Listens { address, kernel: SocketDiagnosis::open().ok(), connects: Instant::now() + CONNECT, prevented: None }
     }
 
     fn by_now(&mut self) -> bool {
@@ -320,7 +326,11 @@ impl Listens {
             return false;
         }
         self.connects = Instant::now() + CONNECT;
-        TcpStream::connect_timeout(&self.address, READY).is_ok()
+        let connected = TcpStream::connect_timeout(&self.address, READY);
+        let is_answer = |error: &io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
+        let listens = connected.is_ok();
+        self.prevented = connected.err().filter(|error| !is_answer(error));
+        listens
     }
 }
 

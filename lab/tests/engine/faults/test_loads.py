@@ -50,7 +50,9 @@ def test_a_fault_of_a_load_is_in_its_result_or_ends_it(what: str, strace: Strace
 def test_each_call_of_a_load_may_fail(what: str, strace: Strace) -> None:
     """The first one, the second one, and so on, as many as a client makes in a few requests."""
     fault = FAULTS[what]
+    # Rust maps a stack for its signals before `main` and in each thread, and aborts if it cannot.
+    first = 2 if fault.calls == "mmap" else 1
     with Server("epoll", workload="bytes") as server:
-        for load, place in itertools.product(catalogue().loads, range(1, 13)):
+        for load, place in itertools.product(catalogue().loads, range(first, 13)):
             one = Fault(fault.calls, fault.error, str(place), fault.all_are_served, fault.names)
             ends_well_or_says_why(load, one, strace, server.ready.address)
