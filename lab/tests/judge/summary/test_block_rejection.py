@@ -17,6 +17,7 @@ from thunderherd.judge.summary.block_rejection import (
     most_blocks,
     select,
 )
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.plan import Next, next_in_block, plan
 from thunderherd.study.loading import Look, Study
@@ -116,6 +117,22 @@ def test_if_no_block_is_complete_the_time_is_up_without_a_look(small_study: Stud
     trials = trials_of(study, [0.0] * 2, broken=[1, 2])
     found = select(study, [each.model_copy(update={"wall_seconds": 2.0}) for each in trials])
     assert found.time_was_up and found.reached == () and found.looks == tuple(small_study.looks)
+
+
+def test_if_every_contender_is_given_up_no_block_is_complete(small_study: Study) -> None:
+    """On a machine that is too busy for its windows, all trials may be invalid until the time is up."""
+    study = with_budget(small_study, 5.2)
+    trials = [
+        made_trial(study, name, block, valid=False, attempt=attempt)
+        for block in (1, 2, 3)
+        for name in NAMES
+        for attempt in (1, 2)
+    ]
+    found = select(study, trials)
+    assert set(found.given_up) == set(NAMES) and found.time_was_up
+    assert (found.accepted, found.complete, found.incomplete, found.reached) == ((), (), (1, 2, 3), ())
+    summary = summarise(study, trials, {}, seed=1)
+    assert summary.study.blocks == 0 and {each.verdict for each in summary.family} == {"undecided"}
 
 
 def test_quiet_blocks_count_in_their_order(small_study: Study) -> None:

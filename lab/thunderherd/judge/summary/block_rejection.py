@@ -87,8 +87,9 @@ class Block:
         return all(self.succeeded(name) or self.attempts(name) >= ATTEMPTS for name in contenders)
 
     def is_complete(self, contenders: Iterable[str]) -> bool:
-        """Return whether each of `contenders` has a valid trial in it."""
-        return all(self.succeeded(name) for name in contenders)
+        """Return whether each of `contenders`, of whom there are some, has a valid trial in it."""
+        names = [*contenders]
+        return bool(names) and all(map(self.succeeded, names))
 
     def has_repetitions_left(self, limits: noise.NoiseLimits) -> bool:
         """Return whether a noisy trial is still to be repeated."""
