@@ -87,40 +87,44 @@ fn takes_a_stream(mut stream: TcpStream, later: u64) {
 /// resets a connection that the server has not ended by then.
 #[test]
 fn a_resetting_load_keeps_connections_that_it_shut_down_in_time_wait() {
-    for back_end in back_ends() {
-        for closing in ["fin", "reset"] {
-            for later in [0, 5000] {
-                let port = serve(move |stream| takes_a_stream(stream, later));
-                let before = process::in_time_wait_towards(port);
-                let lost_before = process::not_kept_in_time_wait();
-                let options = "--load closed_connections --clients 3 --duration 100ms --message-size 1000";
-                let line = load("stream", port, &format!("{options} --closing {closing} {back_end}"));
-                let closings = &line["closings"];
-                let [closed, reset] = ["closed_by_load", "reset_by_load"].map(|name| number(&closings[name]));
-                let told = format!("{closing} {later} {back_end}: {closings}");
-                // A load that gets no CPU may end before it has connected all of its clients.
-                let connections = number(&line["tally"]["connections"]);
-                assert!((1..=3).contains(&connections), "{line}");
-                assert_eq!(closed + reset, connections, "{told}");
-                // A server that gets no CPU may be late even if it ends together with its count.
-                assert!(if closing == "reset" && later > 0 { closed == 0 } else { closed > 0 }, "{told}");
-                assert!(closing == "reset" || reset == 0, "{told}");
-                assert_eq!(closings["time_wait"], if closed > 0 { json!(["load"]) } else { json!([]) });
-                // With FIN, and later, they are not there yet.
-                if later == 0 || closing == "reset" {
-                    // The server's FIN may still be on its way when the load has ended.
-                    let kept = || process::in_time_wait_towards(port).difference(&before).count() as u64;
-                    let is_full = || process::not_kept_in_time_wait() > lost_before;
-                    let deadline = Instant::now() + Duration::from_secs(30);
-                    while kept() < closed && !is_full() && Instant::now() < deadline {
-                        std::thread::sleep(Duration::from_millis(10));
-                    }
-                    // Other tests may fill the TIME_WAIT table, and then the kernel keeps no further connection.
-                    if !is_full() {
-                        assert_eq!(kept(), closed, "{told}");
-                    }
-                }
+    // At once, since a server may wait for five seconds.
+    std::thread::scope(|scope| {
+        for back_end in back_ends() {
+            for (closing, later) in [("fin", 0), ("fin", 5000), ("reset", 0), ("reset", 5000)] {
+                scope.spawn(move || shuts_down_a_stream(back_end, closing, later));
             }
+        }
+    });
+}
+
+fn shuts_down_a_stream(back_end: &str, closing: &str, later: u64) {
+    let port = serve(move |stream| takes_a_stream(stream, later));
+    let (before, lost_before) = (process::in_time_wait_towards(port), process::not_kept_in_time_wait());
+    let options = "--load closed_connections --clients 3 --duration 100ms --message-size 1000";
+    let line = load("stream", port, &format!("{options} --closing {closing} {back_end}"));
+    let closings = &line["closings"];
+    let [closed, reset] = ["closed_by_load", "reset_by_load"].map(|name| number(&closings[name]));
+    let told = format!("{closing} {later} {back_end}: {closings}");
+    // A load that gets no CPU may end before it has connected all of its clients.
+    let connections = number(&line["tally"]["connections"]);
+    assert!((1..=3).contains(&connections), "{line}");
+    assert_eq!(closed + reset, connections, "{told}");
+    // A server that gets no CPU may be late even if it ends together with its count.
+    assert!(if closing == "reset" && later > 0 { closed == 0 } else { closed > 0 }, "{told}");
+    assert!(closing == "reset" || reset == 0, "{told}");
+    assert_eq!(closings["time_wait"], if closed > 0 { json!(["load"]) } else { json!([]) });
+    // With FIN, and later, they are not there yet.
+    if later == 0 || closing == "reset" {
+        // The server's FIN may still be on its way when the load has ended.
+        let kept = || process::in_time_wait_towards(port).difference(&before).count() as u64;
+        let is_full = || process::not_kept_in_time_wait() > lost_before;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while kept() < closed && !is_full() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Other tests may fill the TIME_WAIT table, and then the kernel keeps no further connection.
+        if !is_full() {
+            assert_eq!(kept(), closed, "{told}");
         }
     }
 }
