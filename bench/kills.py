@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "crossover": ("crossover", "send_each", "writev", "--over", "bytes=64..64KiB"),
     "grade": ("grade", "epoll", "--reference", "prefork"),
     "conform": ("conform", *OWN, "--timeout", "500ms"),
-    "knee": ("knee", "epoll", "prefork", "--p99", "2ms", "--duration", "1s"),
+    "knee": ("knee", "epoll", "prefork", "--p90", "2ms", "--duration", "300ms"),
     "serve in namespaces": ("serve", "epoll", "bytes", "--lab", NAMESPACES),
 }  # fmt: skip
 WITHOUT_RESULTS = ("serve", "grade", "conform", "baseline")

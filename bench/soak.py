@@ -36,8 +36,8 @@ IDLE, HONEST, HOSTILE = 8, 2, 2
 CROWD = 2000
 """More idle connections by default. A design with as many clients at a time as it has workers gets none."""
 SELECT, MOST_OF_SELECT = "select(2)", 500
-"""A system call that cannot wait for a descriptor above 1023; so many connections leave some to others. After a
-pause on a busy machine, a server accepts hundreds at once, most of them already reset."""
+"""A system call that cannot wait for a descriptor above 1023; so many connections leave some to others. After
+a pause on a busy machine, a server accepts hundreds at once, most of them already reset."""
 MOST_MEMORY, OF_A_THREAD = 32.0, 0.032
 """The bound for the memory of each process of a server, MB; and for each thread that is made for a client."""
 PATIENCE = 10.0
