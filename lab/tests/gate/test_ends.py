@@ -482,30 +482,3 @@ def test_a_build_that_fails(base: str, more: tuple[str, ...], status: int, here:
     words = ("--base-rev", base, "--build", "sh build", "--serve", server(), *more)
     ended = gate(here, *words, *QUICK)
     assert ended.returncode == status and "gate.build_failed" in ended.stderr
-
-
-@pytest.mark.alone("each gate has some seconds for a verdict, which other programs on the CPUs delay")
-def test_git_bisect_finds_the_commit_that_made_the_server_slower(here: Path) -> None:
-    """The slowdown is in one of 40 commits; the build of three fails."""
-    slow_from, broken = 27, (11, 30, 33)
-    subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)
-    (here / ".gitignore").write_text("cache\nresults\n")
-    for number in range(1, 41):
-        (here / "server.py").write_text(
-            SERVER.replace("0.0\n", "0.0003\n" if number >= slow_from else "0.0\n")
-        )
-        (here / "build").write_text(f"exit {int(number in broken)}  # {number}\n")
-        commit(here, f"commit {number}")
-        subprocess.run([*GIT, "tag", f"c{number}"], cwd=here, check=True)
-    serve = f"{sys.executable} server.py {{port}}"
-    run = [sys.executable, "-m", "thunderherd", "gate", "--base-rev", "c1", "--build", "sh build"]
-    subprocess.run([*GIT, "bisect", "start", "c40", "c1"], cwd=here, check=True, capture_output=True)
-    own = {**os.environ, "XDG_CACHE_HOME": str(here / "cache")}
-    ended = subprocess.run(
-        [*GIT, "bisect", "run", *run, "--serve", serve, *QUICK, "--bisect"],
-        cwd=here, env=own, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = subprocess.run([*GIT, "rev-parse", "refs/bisect/bad"], cwd=here, capture_output=True, text=True)
-    bad = subprocess.run([*GIT, "rev-parse", f"c{slow_from}"], cwd=here, capture_output=True, text=True)
-    assert found.stdout == bad.stdout
