@@ -43,7 +43,7 @@ impl ControlGroup {
         sweep(&parent);
         let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
         let made = fs::create_dir(&folder).or_else(|error| {
-            if error.kind() != ErrorKind::AlreadyExists {
+            if error.kind() != ErrorKind::AlreadyExists || !is_settled(&folder) {
                 return Err(error);
             }
             // A killed process that had this process's id has left it. A group with processes cannot be removed.
@@ -184,11 +184,16 @@ pub fn remove_made_by(maker: Pid) {
 /// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
 fn sweep(parent: &Path) {
     for (group, maker) in made_in(parent) {
-        let settled = || Some(group.metadata().ok()?.modified().ok()?.elapsed().ok()? > SETTLED);
-        if !Path::new("/proc").join(&maker).exists() && settled() == Some(true) {
+        if !Path::new("/proc").join(&maker).exists() && is_settled(&group.path()) {
             let _ = fs::remove_dir(group.path());
         }
     }
+}
+
+/// Whether a group is old enough to be removed.
+fn is_settled(folder: &Path) -> bool {
+    let age = || fs::metadata(folder).ok()?.modified().ok()?.elapsed().ok();
+    age().is_some_and(|age| age > SETTLED)
 }
 
 /// Lists the groups of this program in a folder, each with the id of the process that made it.
@@ -243,6 +248,8 @@ mod tests {
             return println!("skipped: no control group can be made here");
         };
         std::mem::forget(left);
+        assert!(ControlGroup::new(Hierarchy::Unified, "left").is_err(), "a new one may be that of another container");
+        std::thread::sleep(SETTLED + Duration::from_millis(200));
         let again = ControlGroup::new(Hierarchy::Unified, "left").unwrap();
         let folder = again.folder().to_owned();
         assert!(folder.is_dir());
