@@ -127,9 +127,9 @@ def test_a_run_is_not_overwritten(run: Path, small_study: Study) -> None:
 
 def test_directory_with_other_files_is_refused(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    for path in (tmp_path, tmp_path / "thesis.tex"):
+    for path, code in ((tmp_path, "directory_not_empty"), (tmp_path / "thesis.tex", "not_a_directory")):
         (problem,) = refused(RunDirectory.create, path, info(small_study))
-        assert (problem.code, problem.where) == ("run.directory_not_empty", str(path))
+        assert (problem.code, problem.where) == (f"run.{code}", str(path))
         assert "--out" in problem.hint
 
 

@@ -288,10 +288,12 @@ def _check_unused(path: Path) -> None:
             hint=f"add --resume to continue it, or {ANOTHER}",
             where=str(path),
         )
-    inside = {each.name: each for each in path.iterdir()} if path.is_dir() else {}
+    if path.exists() and not path.is_dir():
+        raise UserError("it is not a directory", code="run.not_a_directory", hint=ANOTHER, where=str(path))
+    inside = {each.name: each for each in path.iterdir()} if path.exists() else {}
     inside = {name: each for name, each in inside.items() if not fnmatch(name, f".{RUN}.{UNFINISHED}")}
     trials = inside.pop(TRIALS, None)
-    if inside or (trials and trials.lstat().st_size) or (path.exists() and not path.is_dir()):
+    if inside or (trials and trials.lstat().st_size):
         raise UserError(
             "the directory is not empty", code="run.directory_not_empty", hint=ANOTHER, where=str(path)
         )
