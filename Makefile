@@ -51,7 +51,7 @@ soak: build ## hostile clients against every design, commands killed at random m
 # Each target has a folder of inputs.
 FUZZ_TARGETS := $(notdir $(wildcard engine/fuzz/corpus/*))
 
-fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (4 hours; needs cargo-fuzz; SECONDS=10 takes less)
+fuzz: test-tools ## search for input that breaks a parser, 10 minutes for each target (2.5 hours; needs cargo-fuzz; SECONDS=10 takes less)
 	@$(PYTEST) lab/tests -m fuzz --fuzz-seconds $(or $(SECONDS),600) --numprocesses 2 -o faulthandler_timeout=0 -rP
 	@cargo fuzz --version >/dev/null 2>&1 || { \
 		echo "thunderherd: missing: cargo-fuzz; install with: cargo install cargo-fuzz" >&2; exit 1; }

@@ -9,12 +9,13 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from made.engines import real_engine, some_catalogue, use_engine
 from made.machines import MadeMachine, set_up
 from made.paths import TESTS
@@ -57,8 +58,10 @@ PLACES = {(TESTS / f"{name}.py").resolve(): place for place, name in enumerate(L
 assert all(path.exists() for path in PLACES), "LONGEST names a file that there is not"
 
 
-EXAMPLES_A_SECOND = 100
-"""About so many examples of a parser hypothesis makes on a small machine."""
+FUZZ_SECONDS = 10.0
+"""The time of a fuzz target: the tests marked fuzz of a file, which share it."""
+TEST_SECONDS = pytest.StashKey[float]()
+"""For a test marked fuzz, its part of that time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,29 +69,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds",
         type=float,
-        default=0.0,
-        help="time of each test marked fuzz (default: some inputs)",
+        default=None,
+        help=f"time of the tests marked fuzz of a file, together (default: {FUZZ_SECONDS:g})",
     )
     parser.addoption(
         "--fuzz-seed",
         type=int,
         default=None,
-        help="seed of the inputs (default: the same few; with --fuzz-seconds drawn, and printed)",
+        help="seed of the inputs (default: always the same; with --fuzz-seconds drawn, and printed)",
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if seconds := config.getoption("--fuzz-seconds"):
-        examples = int(EXAMPLES_A_SECOND * seconds)
-        settings.register_profile("long", deadline=None, max_examples=examples, database=None)
-        settings.load_profile("long")
+def give_time_to_fuzz_tests(items: list[pytest.Item]) -> None:
+    tests = [item for item in items if item.get_closest_marker("fuzz")]
+    of_file = Counter(item.path for item in tests)
+    for item in tests:
+        asked = item.config.getoption("--fuzz-seconds")
+        seconds = (FUZZ_SECONDS if asked is None else asked) / of_file[item.path]
+        item.stash[TEST_SECONDS] = seconds
+        test = getattr(item, "obj", None)
+        if is_hypothesis_test(test):
+            # Hypothesis ends after a number of examples. The mark says how many a small machine makes.
+            (mark,) = item.iter_markers("fuzz")
+            examples = int(mark.kwargs["examples_a_second"] * seconds)
+            settings(max_examples=max(1, examples), database=None)(test)
 
 
 @pytest.fixture
 def draws(request: pytest.FixtureRequest) -> Callable[[int], Iterator[random.Random]]:
-    """Yields the randomness of each input of a test: of so many, or of other ones with --fuzz-seconds."""
-    seconds, seed = request.config.getoption("--fuzz-seconds"), request.config.getoption("--fuzz-seed")
-    if seed is None and seconds:
+    """Yields the randomness of each input of a test: of at least so many, until its time is over."""
+    seconds, seed = request.node.stash[TEST_SECONDS], request.config.getoption("--fuzz-seed")
+    if seed is None and request.config.getoption("--fuzz-seconds"):
         seed = random.SystemRandom().randrange(2**32)
     if seed is not None:
         print(f"the same inputs: --fuzz-seed {seed}")
@@ -119,6 +130,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    give_time_to_fuzz_tests(items)
     items.sort(key=lambda item: PLACES.get(item.path, len(PLACES)))
 
 

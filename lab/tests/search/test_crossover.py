@@ -197,27 +197,26 @@ def test_only_the_same_search_can_be_resumed(
 
 
 @pytest.mark.fuzz
+@pytest.mark.parametrize("name", ["coarse.toml", "coarse/run.json", "coarse/summary.json"])
 def test_an_altered_stage_is_continued_or_refused(
-    rig: Rig, typed: Typed, tmp_path: Path, draws: Callable[[int], Iterator[random.Random]]
+    rig: Rig, typed: Typed, tmp_path: Path, draws: Callable[[int], Iterator[random.Random]], name: str
 ) -> None:
     """Whatever is read again of a search that has ended: the studies of its stages, and their results."""
     out = tmp_path / "out"
     words = ["crossover", *WORDS, "--points", "5", "--blocks", "10", "--seed", "5", "--out", str(out)]
     assert typed(*words)[0] == 0
     rig.stop_after = len(rig.ran)
-    for name, number in (("coarse.toml", 2), ("coarse/run.json", 1), ("coarse/summary.json", 2)):
-        file = out / name
-        text = file.read_text()
-        if file.suffix == ".json":
-            damaged = alterations(f"stage-{file.name}", json.loads(text), draws(number))
-        else:
-            damaged = (mutated(text, draw) for draw in draws(number))
-        for each in damaged:
-            file.write_text(each)
-            status, printed, said = typed(*words, "--resume")
-            assert "\x1b[31m" not in printed + said
-            assert status in (0, 1, 130) or said.startswith("thunderherd: "), (each, said)
-        file.write_text(text)
+    file = out / name
+    text = file.read_text()
+    if file.suffix == ".json":
+        damaged = alterations(f"stage-{file.name}", json.loads(text), draws(2))
+    else:
+        damaged = (mutated(text, draw) for draw in draws(2))
+    for each in damaged:
+        file.write_text(each)
+        status, printed, said = typed(*words, "--resume")
+        assert "\x1b[31m" not in printed + said
+        assert status in (0, 1, 130) or said.startswith("thunderherd: "), (each, said)
 
 
 def test_directory_that_is_taken_is_refused(rig: Rig, typed: Typed, tmp_path: Path) -> None:
