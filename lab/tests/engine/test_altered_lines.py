@@ -28,7 +28,8 @@ from thunderherd.engine.lines import (
     Snapshot,
 )
 from thunderherd.engine.merged_loads import load_lines, merged_loads
-from thunderherd.engine.process import EngineError, problem_in, understand
+from thunderherd.engine.places.failures import EngineError
+from thunderherd.engine.process import problem_in, understand
 from thunderherd.engine.profile_lines import Profile, ProfileCheck, SampledStack
 from thunderherd.errors import UserError
 

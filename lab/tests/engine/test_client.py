@@ -21,7 +21,8 @@ from made.refusals import refused
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue, TextSetting
 from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
-from thunderherd.engine.process import not_started
+from thunderherd.engine.places import channel
+from thunderherd.engine.places.failures import not_started
 from thunderherd.errors import Problem, Refusal, UserError
 
 Fake = Callable[..., Path]
@@ -93,12 +94,12 @@ def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp
 AT_A_LIMIT = """
 import os, resource, tempfile
 from thunderherd.engine.client import output_of
-from thunderherd.engine.process import EngineProcess
+from thunderherd.engine.places.channel import Channel
 from thunderherd.errors import UserError
 tempfile.gettempdir()  # found by writing a file
 hard, open_now = resource.getrlimit(resource.RLIMIT_NOFILE)[1], len(os.listdir("/proc/self/fd")) - 1
 starts = [
-    lambda: EngineProcess(["/bin/sleep", "60"], "sleep", control=True).end(at_once=True),
+    lambda: Channel(["/bin/sleep", "60"], control=True).end(at_once=True),
     lambda: output_of(["/bin/true"], "true"),
 ]
 # Downwards, since Popen of Python 3.11.2 keeps pipes that it could not use.
@@ -178,7 +179,7 @@ def test_leaving_the_block_ends_the_server(fake_engine: Fake) -> None:
 def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine("stuck")
     monkeypatch.setattr(client, "STOP_SECONDS", 0.3)
-    monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(channel, "KILL_SECONDS", 0.3)
     with pytest.raises(EngineError, match="server prefork"), server() as running:
         pid = running.ready.supervisor_pid
         running.stop()

@@ -99,6 +99,7 @@ PACKAGES = (
     "metrics",
     "engine",
     "engine.outputs",
+    "engine.places",
     "toml",
     "statistics",
     "stacks",

@@ -111,14 +111,14 @@ def test_a_site_is_another_network(veth: Path) -> None:
         assert site.time_wait_limit() > 0
         with Server(
             "prefork", workload="bytes", primitive="send_each", listen=site.listen,
-            network_namespace=site.server_namespace,
+            place=site.server,
         ) as server:  # fmt: skip
             ready = server.ready
             assert ready.address == f"10.0.0.1:{ready.port}"
             assert site.time_wait(ready) == 0
             running = start_load(
                 "bytes", ready.address, primitive="send_each", settings={"children": 1, "loops": 30},
-                network_namespace=site.client_namespace,
+                place=site.clients[0],
             )  # fmt: skip
             assert running.wait(PATIENCE).tally.requests == 30
             eventually("its sockets wait in it", lambda: site.time_wait(ready) == 30)
@@ -305,8 +305,8 @@ def test_run_whose_namespaces_vanish_is_an_error(
     killed: list[int] = []
 
     def kill_and_run(*arguments: Any, site: Site, **named: Any) -> TrialRecord:
-        if site.server_namespace is not None:
-            killed.append(int(Path(site.server_namespace).parts[2]))
+        if site.server.network_namespace is not None:
+            killed.append(int(Path(site.server.network_namespace).parts[2]))
             os.kill(killed[-1], signal.SIGKILL)
             eventually("they are gone", lambda: not site_is_there(site))
         return trial.run_trial(*arguments, site=site, **named)

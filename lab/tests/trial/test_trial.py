@@ -12,7 +12,7 @@ import pytest
 from made.engines import processes_of
 from made.refusals import refused
 
-from thunderherd.engine import client, process
+from thunderherd.engine import channel, client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
 from thunderherd.engine.lines import Ready, Snapshot
@@ -165,7 +165,7 @@ def test_a_load_that_hangs_ends_in_time(
     fake_engine("load_hangs")
     monkeypatch.setattr(trial, "LOAD_SECONDS", 0.3)
     monkeypatch.setattr(trial, "SECONDS_A_REQUEST", 0.0)
-    monkeypatch.setattr(process, "KILL_SECONDS", 0.3)
+    monkeypatch.setattr(channel, "KILL_SECONDS", 0.3)
     found = run(small_study)
     (reason,) = found.invalid_reasons
     assert reason.startswith("load bytes ")

@@ -78,7 +78,7 @@ def _become_engine(command: str, arguments: list[str]) -> NoReturn:
     try:
         os.execv(engine, [PROGRAM, command, *arguments])
     except OSError as error:
-        from thunderherd.engine.process import hint_of_start
+        from thunderherd.engine.places.failures import hint_of_start
 
         raise UserError(
             f"cannot be started: {error.strerror}",

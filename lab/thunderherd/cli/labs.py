@@ -193,7 +193,7 @@ def serve_in_namespaces(request: LabRequest) -> int:
             site = made.enter_context(site_of(lab, engine))
         except UserError as error:
             raise UserError(*(_as_typed(request, each) for each in error.problems)) from None
-        words += ["--network-namespace", str(site.server_namespace)]
+        words += site.server.flags()
         if not _is_given(words, "listen"):
             words += ["--listen", f"{site.address}:{port or 0}"]
         command = [PROGRAM, "serve", *words, "--parent", str(os.getpid())]
@@ -243,7 +243,7 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str
 def _listens(pid: int, site: Site) -> bool:
     """True if a server listens inside its namespace."""
     try:
-        has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server_namespace))
+        has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server.network_namespace))
         return has_entered and is_listening(pid)
     except OSError:
         return False  # it has ended

@@ -12,7 +12,7 @@ from thunderherd.conform.server import Subject
 from thunderherd.conform.verdicts import Conformance, conformance
 from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
-from thunderherd.engine.process import EngineError
+from thunderherd.engine.places.failures import EngineError
 from thunderherd.errors import Problem, UserError
 from thunderherd.study.file.placeholders import DIR, filled
 from thunderherd.study.loading import Contender, Study

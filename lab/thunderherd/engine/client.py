@@ -8,13 +8,9 @@ parent-death signal that the engine sets (`--parent`) ends them.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -32,21 +28,20 @@ from thunderherd.engine.lines import (
     Snapshot,
     Tally,
 )
+from thunderherd.engine.places.executable import find_engine
+from thunderherd.engine.places.failures import EngineError, not_started
+from thunderherd.engine.places.place import Place, Sampling
 from thunderherd.engine.process import (
-    ENGINE_NAME,
     SIGTERM_SECONDS,
-    EngineError,
     EngineProcess,
     Line,
     ending_in_words,
     json_object,
-    not_started,
     one_line,
     understand,
 )
 from thunderherd.engine.profile_lines import Profile, ProfileCheck
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder, write_bytes
 
 __all__ = [
@@ -57,6 +52,7 @@ __all__ = [
     "LoadProcess",
     "NamespaceHolder",
     "OwnServer",
+    "Place",
     "Sampling",
     "Server",
     "catalogue",
@@ -89,42 +85,6 @@ LIMITS_SECONDS = 30.0
 """Time limit for measuring limits, in addition to four times the requested duration."""
 
 LimitLine = Limits | LimitRound | LimitUnavailable
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """The sampling of a process of the engine from exec to exit, and the file for its stacks."""
-
-    output: Path
-    frequency: int
-    event: str
-
-
-def find_engine() -> Path:
-    """Return the engine's executable: $THUNDERHERD_ENGINE, else next to this Python, else on PATH.
-
-    Raise `UserError` if there is none, or if it is not executable.
-    """
-    named = os.environ.get("THUNDERHERD_ENGINE")
-    if named:
-        if not os.access(named, os.X_OK) or Path(named).is_dir():
-            raise UserError(
-                f"THUNDERHERD_ENGINE is {named!r}, which is not an executable file",
-                code="engine.not_executable",
-                hint="set it to the engine's path, or unset it",
-            )
-        return Path(named).absolute()
-    beside = Path(sys.executable).parent / ENGINE_NAME
-    if os.access(beside, os.X_OK):
-        return beside
-    on_path = shutil.which(ENGINE_NAME)
-    if on_path:
-        return Path(on_path).absolute()
-    raise UserError(
-        f"no {ENGINE_NAME} next to {sys.executable} or on PATH",
-        code="engine.not_found",
-        hint="run `make build`, or set THUNDERHERD_ENGINE to its path",
-    )
 
 
 def catalogue(engine: Path | None = None) -> Catalogue:
@@ -208,9 +168,9 @@ def setting_flags(settings: Mapping[str, SettingValue], declared: Mapping[str, S
     return flags
 
 
-def _flags_of_ends(settings: Mapping[str, SettingValue] | None, engine: Path | None) -> list[str]:
+def _flags_of_ends(settings: Mapping[str, SettingValue] | None, place: Place) -> list[str]:
     """Return settings of a server or a load as options."""
-    return setting_flags(settings, catalogue(engine).of_ends) if settings else []
+    return setting_flags(settings, catalogue(place.local_engine).of_ends) if settings else []
 
 
 def limit_lines(
@@ -227,8 +187,9 @@ def limit_lines(
     """
     given = dict(settings or {})
     declared = by_name(catalogue(engine).limit_settings)
-    words = ["limits", *names, *place_flags(cpus, None), *setting_flags(given, declared)]
-    process = EngineProcess(engine_command(engine, words, (), False), "engine limits", control=False)
+    place = Place(engine)
+    words = ["limits", *names, *place.flags(cpus), *setting_flags(given, declared)]
+    process = EngineProcess(place.start(place.command(words), control=False), "engine limits")
     try:
         requested = given.get("duration", defaults(declared).get("duration", 0))
         extra = 4 * int(requested) / 1e9
@@ -302,6 +263,7 @@ class _Controlled(_Held):
 
     def __init__(
         self,
+        place: Place,
         command: list[str],
         what: str,
         *,
@@ -312,19 +274,16 @@ class _Controlled(_Held):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.command = command
-        self._what, self._whole_life, self._sampled = what, whole_life, sampled
+        self._place, self._what, self._whole_life, self._sampled = place, what, whole_life, sampled
         self._directory, self._environment = directory, environment
         self._stop_seconds = STOP_SECONDS + stop_seconds
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
-        self._process = EngineProcess(
-            self.command,
-            self._what,
-            control=True,
-            directory=self._directory,
-            environment=self._environment,
+        channel = self._place.start(
+            self.command, control=True, directory=self._directory, environment=self._environment
         )
+        self._process = EngineProcess(channel, self._what)
         try:
             self.ready = self._next(Ready, "ready", READY_SECONDS)
         except BaseException:
@@ -407,19 +366,20 @@ class Server(_Controlled):
         settings: Mapping[str, SettingValue] | None = None,
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
-        network_namespace: str | None = None,
         user: str | None = None,
         counters: Sequence[str] = (),
         whole_life: bool = False,
         sampling: Sampling | None = None,
-        engine: Path | None = None,
+        place: Place | None = None,
     ) -> None:
+        where = place or Place()
         words = [
             "serve", design, "--workload", workload, *way_flags(primitive, receive), "--listen", listen,
-            "--control", *place_flags(cpus, network_namespace, user), *_flags_of_ends(settings, engine),
+            "--control", *where.flags(cpus, user), *_flags_of_ends(settings, where),
         ]  # fmt: skip
         super().__init__(
-            engine_command(engine, words, counters, whole_life, sampling),
+            where,
+            where.command(words, counters, whole_life=whole_life, sampling=sampling),
             f"server {design}",
             whole_life=whole_life,
             sampled=sampling is not None,
@@ -453,18 +413,19 @@ class OwnServer(_Controlled):
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         cpus: Sequence[int] | None = None,
-        network_namespace: str | None = None,
         user: str | None = None,
         counters: Sequence[str] = (),
         sampling: Sampling | None = None,
-        engine: Path | None = None,
+        place: Place | None = None,
     ) -> None:
+        where = place or Place()
         words = [
-            "host", "--listen", address, *place_flags(cpus, network_namespace, user),
+            "host", "--listen", address, *where.flags(cpus, user),
             *(["--ready-line", ready_line] if ready_line else []), *([] if command else ["--running"]),
         ]  # fmt: skip
-        line = engine_command(engine, words, counters, False, sampling)
+        line = where.command(words, counters, sampling=sampling)
         super().__init__(
+            where,
             [*line, *(["--", *command] if command else [])],
             f"server {name}",
             sampled=sampling is not None,
@@ -500,10 +461,12 @@ class NamespaceHolder(_Held):
         names = ["--sysctls", ",".join(sysctls)] if sysctls else []
         own = catalogue(engine).namespace if settings else None
         flags = setting_flags(settings, by_name(own.settings if own else ()))
-        self._command = engine_command(engine, ["namespace", *names, *flags], (), False)
+        self._place = Place(engine)
+        self._command = self._place.command(["namespace", *names, *flags])
 
     def __enter__(self) -> Self:
-        self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
+        channel = self._place.start(self._command, control=True)
+        self._process = EngineProcess(channel, "the holder of network namespaces")
         try:
             text = self._process.read_line(time.monotonic() + READY_SECONDS)
             self.namespaces = understand(Namespaces, text, "a line of the holder of network namespaces")
@@ -528,10 +491,16 @@ class LoadProcess:
     profile: Profile | None = None
 
     def __init__(
-        self, command: Sequence[str], workload: str, *, whole_life: bool = False, sampled: bool = False
+        self,
+        place: Place,
+        command: Sequence[str],
+        workload: str,
+        *,
+        whole_life: bool = False,
+        sampled: bool = False,
     ) -> None:
         self.command = list(command)
-        self._process = EngineProcess(command, f"load {workload}", control=False)
+        self._process = EngineProcess(place.start(command, control=False), f"load {workload}")
         self._whole_life, self._sampled = whole_life, sampled
         self._result: LoadResult | None = None
 
@@ -586,24 +555,23 @@ def start_load(
     receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
-    network_namespace: str | None = None,
     user: str | None = None,
     counters: Sequence[str] = (),
     whole_life: bool = False,
     sampling: Sampling | None = None,
-    engine: Path | None = None,
+    place: Place | None = None,
 ) -> LoadProcess:
     """Start one load process for the server at `address` (host:port). Main thread only.
 
     Without `kind`, `primitive` and `receive`, the engine uses its default load and primitives.
     """
+    where = place or Place()
     words = [
         "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
-        *way_flags(primitive, receive), *place_flags(cpus, network_namespace, user),
-        *_flags_of_ends(settings, engine),
+        *way_flags(primitive, receive), *where.flags(cpus, user), *_flags_of_ends(settings, where),
     ]  # fmt: skip
-    command = engine_command(engine, words, counters, whole_life, sampling)
-    return LoadProcess(command, workload, whole_life=whole_life, sampled=sampling is not None)
+    command = where.command(words, counters, whole_life=whole_life, sampling=sampling)
+    return LoadProcess(where, command, workload, whole_life=whole_life, sampled=sampling is not None)
 
 
 def way_flags(primitive: str | None = None, receive: str | None = None) -> list[str]:
@@ -612,35 +580,3 @@ def way_flags(primitive: str | None = None, receive: str | None = None) -> list[
         *(["--primitive", primitive] if primitive else []),
         *(["--receive", receive] if receive else []),
     ]
-
-
-def engine_command(
-    engine: Path | None,
-    words: Sequence[str],
-    counters: Sequence[str],
-    whole_life: bool,
-    sampling: Sampling | None = None,
-) -> list[str]:
-    """Return the engine's command line.
-
-    For a whole life or a profile, the engine runs the command as a child and counts or samples that.
-    """
-    count = ["--count", ",".join(counters)] if counters else []
-    parent = ["--parent", str(os.getpid())]
-    program = str(engine or find_engine())
-    if sampling is not None:
-        how = ["--frequency", str(sampling.frequency), "--event", sampling.event]
-        where = ["--output", str(sampling.output)]
-        return [program, "profile", *where, *how, *parent, "--", *words, *count]
-    if whole_life:
-        return [program, "count", *count, *parent, "--", *words]
-    return [program, *words, *count, *parent]
-
-
-def place_flags(
-    cpus: Sequence[int] | None, network_namespace: str | None, user: str | None = None
-) -> list[str]:
-    """Return the options for the CPUs, the network namespace and the user of a process of the engine."""
-    pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
-    inside = ["--network-namespace", network_namespace] if network_namespace else []
-    return [*pinned, *inside, *(["--user", user] if user else [])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from thunderherd.engine.client import find_engine, output_of
 from thunderherd.engine.conform_lines import ConformCase, Conformed
+from thunderherd.engine.places.place import Place
 from thunderherd.engine.process import EngineProcess, json_object, understand
 
 __all__ = ["Conforming", "cases_of"]
@@ -49,16 +49,16 @@ class Conforming:
         A case that needs the server to be stopped calls `stop`, which returns what was wrong, or None.
         With `until_failure`, end after the first case that failed. Raise `EngineError` if the engine fails.
         """
+        place = Place(engine)
         words = [
-            str(engine or find_engine()), "conform", self.workload, "--connect", address, "--json",
+            "conform", self.workload, "--connect", address, "--json",
             "--case", ",".join(map(str, cases)), "--seed", str(self.seed),
             "--timeout", f"{round(1000 * self.patience)}ms",
             *(["--path", self.path] if self.path else []), *(["--control"] if stop else []),
             *(["--until-failure"] if until_failure else []), *(["--plain"] if self.plain else []),
             *(["--any-status"] if self.any_status else []),
-            "--parent", str(os.getpid()),
         ]  # fmt: skip
-        process = EngineProcess(words, "the cases", control=stop is not None)
+        process = EngineProcess(place.start(place.command(words), control=stop is not None), "the cases")
         try:
             ended = 0
             while ended < len(cases):

@@ -13,15 +13,8 @@ from typing import NamedTuple
 
 from thunderherd.engine.client import catalogue, setting_flags, way_flags
 from thunderherd.engine.lines import Accepted, Refused
-from thunderherd.engine.process import (
-    MISTAKE,
-    EngineError,
-    ending_in_words,
-    json_object,
-    not_started,
-    one_line,
-    understand,
-)
+from thunderherd.engine.places.failures import EngineError, not_started
+from thunderherd.engine.process import MISTAKE, ending_in_words, json_object, one_line, understand
 from thunderherd.engine.setting_rules import SettingValue
 
 NOBODY = "127.0.0.1:1"

@@ -18,21 +18,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from thunderherd.engine.client import PROFILE_SECONDS, Sampling, engine_command, place_flags
+from thunderherd.engine.client import PROFILE_SECONDS
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
 from thunderherd.engine.outputs.base import Direction
 from thunderherd.engine.outputs.parsers import LoadGeneratorOutput, UnreadableError, parsed
-from thunderherd.engine.process import (
-    ENGINE_NAME,
-    KILL_SECONDS,
-    EngineError,
-    ending_in_words,
-    not_started,
-    one_line,
-    problem_in,
-    understand,
-)
+from thunderherd.engine.places.channel import KILL_SECONDS
+from thunderherd.engine.places.executable import ENGINE_NAME
+from thunderherd.engine.places.failures import EngineError, not_started
+from thunderherd.engine.places.place import Place, Sampling
+from thunderherd.engine.process import ending_in_words, one_line, problem_in, understand
 
 LARGEST_OUTPUT = 1 << 20
 """The most bytes that a load generator may print."""
@@ -79,12 +74,11 @@ class OwnLoad:
         address: str,
         directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        network_namespace: str | None = None,
         user: str | None = None,
         cpus: Sequence[int] | None = None,
         counters: Sequence[str] = (),
         sampling: Sampling | None = None,
-        engine: Path | None = None,
+        place: Place | None = None,
     ) -> None:
         self.command, self.parser = list(command), parser
         self._workload, self._address = workload, address
@@ -92,11 +86,12 @@ class OwnLoad:
         self._output = b""
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._ended = False
-        words = ["generate", *place_flags(cpus, network_namespace, user)]
+        where = place or Place()
+        words = ["generate", *where.flags(cpus, user)]
         self._end_seconds = KILL_SECONDS + (PROFILE_SECONDS if sampling else 0)
         try:
             self._popen = subprocess.Popen(
-                [*engine_command(engine, words, counters, False, sampling), "--", *command],
+                [*where.command(words, counters, sampling=sampling), "--", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -260,7 +255,8 @@ def run_program(
     EngineError
         The program cannot be started, or not be ended.
     """
-    words = [*engine_command(engine, ["generate", *place_flags(None, None, user)], (), False), "--", *command]
+    place = Place(engine)
+    words = [*place.command(["generate", *place.flags(user=user)]), "--", *command]
     try:
         process = subprocess.Popen(
             words,

@@ -2,136 +2,49 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 import re
-import selectors
 import signal
-import subprocess
-import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.engine.line_base import SCHEMA
-from thunderherd.errors import REMEDIES, Problem, Refusal, UserError
+from thunderherd.engine.places.channel import Channel
+from thunderherd.engine.places.executable import ENGINE_NAME
+from thunderherd.engine.places.failures import EngineError
+from thunderherd.errors import Problem, Refusal, UserError
 
-ENGINE_NAME = "thunderherd-engine"
 FAILURE = 1
 """The engine's exit status after a failure, whose reason it prints."""
 MISTAKE = 2
 """The engine's exit status after a mistake of its user."""
-STDERR_BYTES = 4096
-"""The maximum length of stderr in a message, from its end."""
 REFUSAL = re.compile(
     r"^(?P<message>.+) \[(?P<code>[a-z_]+\.[a-z_]+)\]$(?:\nhint: (?P<hint>.+)$)?", re.MULTILINE
 )
 """The engine's error message on stderr: message, code and hint."""
 SIGTERM_SECONDS = 3.0
 """The time in which a process that reports a failure ends."""
-KILL_SECONDS = 12.0
-"""The time between SIGTERM and SIGKILL. A supervisor waits 5 s for the end of its server, and 5 s more for
-that of what it kills. If it were killed before, nobody here would wait for the end of its server."""
 
 Line = TypeVar("Line", bound=BaseModel)
 
 
-class EngineError(Exception):
-    """A failure of the engine during its work, which makes the trial invalid with this reason.
-
-    If what the engine started failed, `message`, `code` and `hint` are those that the engine printed.
-    """
-
-    code = "engine.failed"
-    hint = ""
-    message = ""
-
-    @classmethod
-    def of(cls, what: str, problem: Problem) -> Self:
-        """Return the failure of what was started, as the engine printed it."""
-        error = cls(f"{what}: {problem.message}")
-        if problem.hint:
-            error.code, error.hint, error.message = problem.code, problem.hint, problem.message
-        return error
-
-    @property
-    def reason(self) -> str:
-        """Message and hint in one line, for the reasons of a trial."""
-        return f"{self}; {self.hint}" if self.hint else str(self)
-
-
-class NoRoomError(EngineError):
-    """The engine could not be started now, and may be later. The message ends with the code in brackets."""
-
-    code = "engine.not_started"
-
-
 class EngineProcess:
-    """One process of the engine: its lines, with deadlines, and its end.
+    """A process of the engine, or of a program that it runs: its lines, with deadlines, and its end."""
 
-    Its stderr goes to an unnamed file, since a full pipe would block the process. It has a separate process
-    group: Ctrl-C then reaches only Python, which ends load and server in order.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        what: str,
-        *,
-        control: bool,
-        directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(
-                "the engine must be started from the main thread: "
-                "its parent-death signal fires when the thread that started it ends"
-            )
+    def __init__(self, channel: Channel, what: str) -> None:
         self.what = what
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
+        self._channel = channel
         self._buffer = b""
-        try:
-            # It has a descriptor. Without room for one, no process is left behind.
-            self._selector = selectors.DefaultSelector()
-        except OSError as error:
-            self._errors.close()
-            raise not_started(command[0], error) from None
-        try:
-            self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if control else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                process_group=0,
-                cwd=directory,
-                env={**os.environ, **environment} if environment else None,
-            )
-        except OSError as error:
-            self._selector.close()
-            self._errors.close()
-            raise not_started(command[0], error) from None
-        assert self._popen.stdout is not None
-        self._output = self._popen.stdout.fileno()
-        os.set_blocking(self._output, False)
-        self._selector.register(self._output, selectors.EVENT_READ)
 
     def write_line(self, text: str) -> None:
         """Write one line to its stdin. If the process has ended, the next reading reports that."""
-        assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._popen.stdin.write(text.encode() + b"\n")
-            self._popen.stdin.flush()
+        self._channel.write(text.encode() + b"\n")
 
     def close_input(self) -> None:
-        if self._popen.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._popen.stdin.close()
+        """Close its stdin, which asks a process under control to end."""
+        self._channel.close_input()
 
     def read_line(self, deadline: float) -> str:
         """Return the next line; raise at `deadline` (`time.monotonic`) and at the end of output."""
@@ -139,14 +52,13 @@ class EngineProcess:
             if not self._fill(deadline):
                 self.fail_at_end(deadline)
         line, self._buffer = self._buffer.split(b"\n", 1)
-        return line.decode(errors="replace")
+        return self._channel.translated(line.decode(errors="replace"))
 
     def _fill(self, deadline: float) -> bool:
         """Wait for output and read it; return False at its end."""
-        left = deadline - time.monotonic()
-        if left <= 0 or not self._selector.select(left):
+        piece = self._channel.read(deadline - time.monotonic())
+        if piece is None:
             raise EngineError(f"{self.what} did not reply in time{self.stderr_note()}")
-        piece = os.read(self._output, 65536)
         self._buffer += piece
         return bool(piece)
 
@@ -161,58 +73,36 @@ class EngineProcess:
 
     def wait(self, deadline: float) -> int:
         """Wait for its end and return its exit status; negative: the signal that killed it."""
-        try:
-            return self._popen.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.what} does not end{self.stderr_note()}") from None
+        status = self._channel.wait(deadline - time.monotonic())
+        if status is None:
+            raise EngineError(f"{self.what} does not end{self.stderr_note()}")
+        return status
 
     def ending(self) -> str | None:
         """Describe how it ended; None while it runs."""
-        status = self._popen.poll()
+        status = self._channel.wait(0.0)
         return None if status is None else f"{ending_in_words(status)}{self.stderr_note()}"
 
     def end(self, *, at_once: bool = False) -> None:
-        """End it if it still runs: close its input, SIGTERM, SIGKILL. Then reap it and close all files.
+        """End it if it still runs, and close all files.
 
         With `at_once` it gets no SIGTERM, after which a load would await its replies and print its result.
         """
-        self.close_input()
-        try:
-            if not at_once and self._popen.poll() is None:
-                self._popen.send_signal(signal.SIGTERM)
-                try:
-                    self._popen.wait(KILL_SECONDS)
-                except subprocess.TimeoutExpired:
-                    self._popen.kill()
-        finally:
-            if self._popen.poll() is None:
-                self._popen.kill()
-                self._popen.wait()
-            self._selector.close()
-            if self._popen.stdout is not None:
-                self._popen.stdout.close()
-            self._errors.close()
+        self._channel.end(at_once=at_once)
 
     def stderr_note(self) -> str:
         """Return the end of its stderr, for the end of an error message."""
-        text = one_line(self._stderr())
+        text = one_line(self._channel.errors())
         return f"; stderr: {text}" if text else ""
-
-    def _stderr(self) -> str:
-        if self._errors.closed:
-            return ""
-        # The process shares this descriptor's position and writes there, so it must not be moved.
-        descriptor = self._errors.fileno()
-        start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
-        return os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace")
 
     def fail_at_end(self, deadline: float) -> NoReturn:
         """Raise the reason why its output ended early: `Refusal`, or `EngineError`."""
         status = self.wait(deadline)
-        problem = problem_in(self._stderr())
+        errors = self._channel.errors()
+        problem = problem_in(errors)
         if status == MISTAKE and problem.message:
             raise Refusal(problem)
-        if status == FAILURE and self._stderr().startswith(f"{ENGINE_NAME}: "):
+        if status == FAILURE and errors.startswith(f"{ENGINE_NAME}: "):
             raise EngineError.of(self.what, problem)
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.stderr_note()}")
 
@@ -265,30 +155,6 @@ def ending_in_words(status: int) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
-
-
-NO_ROOM = (errno.EAGAIN, errno.ENOMEM)
-"""Errors of a machine or control group that has no room for another process now."""
-
-
-def not_started(program: str | Path, error: OSError) -> EngineError | UserError:
-    """Return the error to raise if the engine's program cannot be started.
-
-    Another attempt can succeed if there was no room for a process: `NoRoomError`. Otherwise `UserError`.
-    """
-    message = f"{program} cannot be started: {error.strerror}"
-    if error.errno in NO_ROOM:
-        return NoRoomError(f"{message}, as at a limit on processes or memory [{NoRoomError.code}]")
-    return UserError(message, code=NoRoomError.code, hint=hint_of_start(error))
-
-
-NOT_BUILT = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
-"""Errors of a program that is not there, or that is none."""
-
-
-def hint_of_start(error: OSError) -> str:
-    """Return what to do if the engine's program cannot be started; empty if nothing is known."""
-    return "run `make build`" if error.errno in NOT_BUILT else REMEDIES.get(error.errno or 0, "")
 
 
 def problem_in(stderr: str) -> Problem:

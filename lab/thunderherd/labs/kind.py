@@ -15,6 +15,7 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
+from thunderherd.engine.places.place import Place
 from thunderherd.labs.words import UNIX_ADDRESS
 from thunderherd.machine import proc, tcp_sockets
 
@@ -94,17 +95,17 @@ class Kind:
         UserError
             This machine cannot make the site.
         """
-        yield Site(self)
+        yield Site(self, engine)
 
 
 class Site:
     """The place of trials: this process's network namespace."""
 
-    server_namespace: str | None = None
-    client_namespace: str | None = None
-    """The namespaces that the two sides enter; None: they stay in this process's."""
-
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, engine: Path | None = None) -> None:
+        self.server = Place(engine)
+        """Where the server runs."""
+        self.clients: tuple[Place, ...] = (self.server,)
+        """Where the load processes run, in turn."""
         self.title = kind.name
         """The lab in words."""
         self.address = kind.address
@@ -121,7 +122,7 @@ class Site:
 
     def check_for(self, seconds: float) -> None:
         """Repeat `check` for `seconds`: calls may fail before `check` notices that a namespace has gone."""
-        if self.server_namespace is None:
+        if self.server.network_namespace is None:
             return
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -21,7 +21,7 @@ class Unix(Kind):
 
     @contextlib.contextmanager
     def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
-        yield UnixSite(self)
+        yield UnixSite(self, engine)
 
 
 class UnixSite(Site):

@@ -13,6 +13,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting, by_name
 from thunderherd.engine.client import NamespaceHolder
 from thunderherd.engine.lines import NamespaceEnd, Ready
+from thunderherd.engine.places.place import Place
 from thunderherd.errors import UserError
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import in_words
@@ -54,19 +55,20 @@ class Veth(Kind):
     def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
         sysctls = dict.fromkeys((*NETWORK_SYSCTLS, TIME_WAIT_LIMIT, PORT_RANGE))
         with NamespaceHolder(settings, tuple(sysctls), engine) as holder:
-            yield PairSite(self, holder)
+            yield PairSite(self, holder, engine)
 
 
 class PairSite(Site):
     """The site: two network namespaces joined by a pair of interfaces."""
 
-    def __init__(self, kind: Kind, holder: NamespaceHolder) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: Kind, holder: NamespaceHolder, engine: Path | None) -> None:
+        super().__init__(kind, engine)
         self._holder, self._there = holder, holder.namespaces
         self.title = in_words(kind.name, {name: int(value) for name, value in self._there.settings.items()})
         self.address = self._there.server.address
         self.listen = f"{self.address}:0"
-        self.server_namespace, self.client_namespace = self._there.server.path, self._there.client.path
+        self.server = Place(engine, self._there.server.path)
+        self.clients = (Place(engine, self._there.client.path),)
 
     def sysctl(self, name: str) -> str:
         return str(self._there.server.sysctls[name])

@@ -8,7 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from thunderherd.engine.process import EngineError, json_object, understand
+from thunderherd.engine.places.failures import EngineError
+from thunderherd.engine.process import json_object, understand
 from thunderherd.engine.profile_lines import Profile, SampledStack
 from thunderherd.files import read_text
 from thunderherd.metrics.table import Side

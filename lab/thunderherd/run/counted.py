@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client import EngineError, Server, catalogue
+from thunderherd.engine.client import EngineError, Place, Server, catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.judge.why.counts import counting_summary
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Turn
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -40,18 +40,18 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
         return
     show.say(f"counting: extra trials for {count(len(study.counting.contenders), 'contender')}")
     with _events_held(counting_study, engine, show):
-        for place in missing:
+        for turn in missing:
 
-            def made(contender: Contender, attempt: int, place: Place = place) -> TrialRecord:
+            def made(contender: Contender, attempt: int, turn: Turn = turn) -> TrialRecord:
                 return trial(
                     counting_study,
                     shortened(contender),
-                    block=place.number,
-                    position=place.position,
+                    block=turn.number,
+                    position=turn.position,
                     attempt=attempt,
                 )
 
-            trials.make(place, made, show, NOT_COUNTED)
+            trials.make(turn, made, show, NOT_COUNTED)
 
 
 def counted(study: Study, directory: RunDirectory) -> ExtraTrials[TrialRecord]:
@@ -70,7 +70,7 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
         catalogue(engine).defaults.design,
         workload=study.contenders[0].workload,
         counters=study.measure.counters_asked,
-        engine=engine,
+        place=Place(engine),
     )
     with contextlib.ExitStack() as held:
         try:

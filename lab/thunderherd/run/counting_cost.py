@@ -16,7 +16,7 @@ from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
 from thunderherd.records.extra_trials import ContenderCost, CostEstimate, CountingCost
 from thunderherd.records.summary import TrialRecord
-from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Turn
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -51,10 +51,10 @@ def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Prog
         f"counting cost of {_some(events)}: extra trials for {names}, at most "
         f"{count(study.counting_cost.trials, 'pair')} each, begun within {allowed:.0f} s"
     )
-    for place in missing:
-        if place.number > 1 and both.seconds() > allowed:
+    for turn in missing:
+        if turn.number > 1 and both.seconds() > allowed:
             return
-        both.make(place, trial, show)
+        both.make(turn, trial, show)
 
 
 def events_counted(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
@@ -87,33 +87,33 @@ class Pairs:
             ExtraTrials.of(study, table, directory, WITHOUT_COUNTERS, TrialRecord),
         )
 
-    def missing(self) -> list[Place]:
+    def missing(self) -> list[Turn]:
         """Return the pairs that lack a trial, in the order in which they run.
 
         All contenders have their first pair before any has its second.
         """
         found = {*self.counted.missing(), *self.plain.missing()}
-        return sorted(found, key=lambda place: (place.number, place.position))
+        return sorted(found, key=lambda turn: (turn.number, turn.position))
 
     def seconds(self) -> float:
         """Return the time that the pairs have taken so far, in seconds."""
         return sum(each.wall_seconds for each in (*self.counted.done, *self.plain.done))
 
-    def make(self, place: Place, trial: MakeTrial, show: Progress) -> None:
+    def make(self, turn: Turn, trial: MakeTrial, show: Progress) -> None:
         """Make the missing trials of a pair."""
 
         def measure(with_counters: bool) -> None:
             trials = self.counted if with_counters else self.plain
             study = self.study if with_counters else without_counters(self.study)
-            if place not in trials.missing():
+            if turn not in trials.missing():
                 return
 
             def made(contender: Contender, attempt: int) -> TrialRecord:
-                return trial(study, contender, block=place.number, position=place.position, attempt=attempt)
+                return trial(study, contender, block=turn.number, position=turn.position, attempt=attempt)
 
-            trials.make(place, made, show, FAILED_WITH if with_counters else FAILED_WITHOUT)
+            trials.make(turn, made, show, FAILED_WITH if with_counters else FAILED_WITHOUT)
 
-        measure_pair(place.number + place.position, measure)
+        measure_pair(turn.number + turn.position, measure)
 
     def complete(self, name: str) -> Iterator[tuple[TrialRecord, TrialRecord]]:
         """Yield the pairs of a contender in which both trials are valid: with counters, without."""

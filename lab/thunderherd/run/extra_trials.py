@@ -54,8 +54,8 @@ class MakeTrial(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a trial: contender, number from 1, and position in the order of that number."""
+class Turn:
+    """The turn of a trial: contender, number from 1, and position in the order of that number."""
 
     contender: str
     number: int
@@ -81,11 +81,11 @@ class ExtraTrials(Generic[Trial]):
         """Return the extra trials of a run, including those on disk."""
         return cls(study, table, directory, file, kind, [*map(in_time, directory.extra_trials(file, kind))])
 
-    def missing(self) -> list[Place]:
+    def missing(self) -> list[Turn]:
         """Return the trials still to be made, in their order."""
         names, seed = self.table.contenders, self.directory.info.seed
         return [
-            Place(name, number, position)
+            Turn(name, number, position)
             for number in range(1, self.table.trials + 1)
             for position, name in enumerate(block_order(names, seed, number), start=1)
             if _attempts(self.done, name, number) < ATTEMPTS
@@ -100,37 +100,35 @@ class ExtraTrials(Generic[Trial]):
         """Return the number of these that exist and are valid."""
         return len({(each.contender, each.block) for each in self.done if each.valid})
 
-    def make(
-        self, place: Place, make: Callable[[Contender, int], Trial], show: Progress, failed: str
-    ) -> None:
+    def make(self, turn: Turn, make: Callable[[Contender, int], Trial], show: Progress, failed: str) -> None:
         """Make one trial and keep it; repeat it once if it is invalid.
 
         `make` is called with the contender and the number of the attempt. `failed` completes the progress
         line of a contender whose trial stayed invalid, such as "was not counted".
         """
-        for attempt in range(_attempts(self.done, place.contender, place.number) + 1, ATTEMPTS + 1):
-            contender = self.study.contender(place.contender)
-            for earlier in _of(self.done, place.contender, place.number)[-1:]:
+        for attempt in range(_attempts(self.done, turn.contender, turn.number) + 1, ATTEMPTS + 1):
+            contender = self.study.contender(turn.contender)
+            for earlier in _of(self.done, turn.contender, turn.number)[-1:]:
                 contender = lengthened(contender, earlier)
             try:
                 made = in_time(make(contender, attempt))
             except UserError as error:
-                made = self._refused(place, str(error))
+                made = self._refused(turn, str(error))
             self.directory.append_extra(self.file, made)
             self.done.append(made)
             if made.valid or made.attempt == ATTEMPTS:
                 break
         if not self.done[-1].valid:
             reasons = "; ".join(self.done[-1].invalid_reasons)
-            show.say(f"{place.contender} {failed}: {reasons}")
+            show.say(f"{turn.contender} {failed}: {reasons}")
 
-    def _refused(self, place: Place, why: str) -> Trial:
+    def _refused(self, turn: Turn, why: str) -> Trial:
         """Return the record of a trial that the engine refused; it is not attempted again."""
         return self.kind(
             study=self.study.name,
-            contender=place.contender,
-            block=place.number,
-            position=place.position,
+            contender=turn.contender,
+            block=turn.number,
+            position=turn.position,
             attempt=ATTEMPTS,
             seed=self.directory.info.seed,
             started=datetime.now().astimezone().isoformat(timespec="milliseconds"),

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.engine.own_load import run_program
-from thunderherd.engine.process import EngineError, ending_in_words, one_line
+from thunderherd.engine.places.failures import EngineError
+from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import Problem, UserError
 from thunderherd.files import read_bytes
 from thunderherd.records.directory import RunInfo

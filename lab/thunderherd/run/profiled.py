@@ -15,7 +15,7 @@ from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
 from thunderherd.run.counting_cost import without_counters
-from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Place, in_time
+from thunderherd.run.extra_trials import ExtraTrials, MakeTrial, Turn, in_time
 from thunderherd.run.progress import Progress
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
@@ -34,22 +34,22 @@ def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: P
     show.say(f"profiling: extra trials for {count(len(wanted.contenders), 'contender')}")
     # Counting would be sampled, too.
     uncounted = without_counters(study)
-    for place in missing:
+    for turn in missing:
 
-        def made(contender: Contender, attempt: int, place: Place = place) -> ProfiledTrial:
+        def made(contender: Contender, attempt: int, turn: Turn = turn) -> ProfiledTrial:
             with temporary_folder() as folder:
                 files = ProfileFiles(folder, wanted.frequency, wanted.event)
                 record = trial(
                     uncounted,
                     contender,
-                    block=place.number,
-                    position=place.position,
+                    block=turn.number,
+                    position=turn.position,
                     attempt=attempt,
                     profiles=files,
                 )
                 return with_samples(record, files)
 
-        trials.make(place, made, show, "was not sampled")
+        trials.make(turn, made, show, "was not sampled")
 
 
 def profiled(study: Study, directory: RunDirectory) -> ExtraTrials[ProfiledTrial]:
@@ -67,7 +67,7 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
         return ProfiledTrial(**dict(record))
     sides: dict[Side, list[Path]] = {
         "server": [files.of_server().output],
-        "client": [files.of_load(place).output for place in range(len(record.loads))],
+        "client": [files.of_load(number).output for number in range(len(record.loads))],
     }
     window = window_of(record)
     try:

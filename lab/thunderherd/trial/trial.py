@@ -20,6 +20,7 @@ from thunderherd.engine.client import (
     EngineError,
     LoadProcess,
     OwnServer,
+    Place,
     Sampling,
     Server,
     start_load,
@@ -87,7 +88,7 @@ def run_trial(
     seen = Observation(
         contender, measure.counters, frozenset(measure.states), overload_counts=measure.overload == "counts"
     )
-    trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen, profiles)
+    trial = _Trial(contender, measure.counters_asked, site or Site(USUAL, engine), seen, profiles)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()
@@ -145,9 +146,9 @@ class ProfileFiles:
         """Return the sampling of the server."""
         return Sampling(self.folder / "server.jsonl", self.frequency, self.event)
 
-    def of_load(self, place: int) -> Sampling:
+    def of_load(self, number: int) -> Sampling:
         """Return the sampling of a load process, numbered from 0."""
-        return Sampling(self.folder / f"load-{place}.jsonl", self.frequency, self.event)
+        return Sampling(self.folder / f"load-{number}.jsonl", self.frequency, self.event)
 
 
 class _Trial:
@@ -157,13 +158,12 @@ class _Trial:
         self,
         contender: Contender,
         counters: Sequence[str],
-        engine: Path | None,
         site: Site,
         seen: Observation,
         profiles: ProfileFiles | None,
     ) -> None:
-        self.contender, self.counters, self.engine, self.site, self.seen, self.profiles = (
-            contender, counters, engine, site, seen, profiles,
+        self.contender, self.counters, self.site, self.seen, self.profiles = (
+            contender, counters, site, seen, profiles,
         )  # fmt: skip
         self.second_port = ""
         self.busy: list[bool] = []
@@ -195,7 +195,9 @@ class _Trial:
             if not load.has_window:
                 seen.after = seen.rest_after
             if server.ready.server_pid is not None:
-                seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
+                seen.listener_holders = self.site.server.ask(
+                    holders_of_listener, server.ready.server_pid, server.ready.address
+                )
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
@@ -219,10 +221,10 @@ class _Trial:
         """
         found, pid = settle(server), server.ready.server_pid
         if isinstance(server, OwnServer) and self.contender.load.generator is not None and pid is not None:
-            before, began_ns = runnable_ns(pid), time.monotonic_ns()
+            before, began_ns = self.site.server.ask(runnable_ns, pid), time.monotonic_ns()
             time.sleep(BUSY_SECONDS)
             lasted_ns = time.monotonic_ns() - began_ns
-            self.busy.append(runnable_ns(pid) - before > BUSY_SHARE * lasted_ns)
+            self.busy.append(self.site.server.ask(runnable_ns, pid) - before > BUSY_SHARE * lasted_ns)
         return found
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
@@ -249,12 +251,11 @@ class _Trial:
             settings=contender.settings,
             cpus=contender.lab.server_cpus,
             listen=self.site.listen,
-            network_namespace=self.site.server_namespace,
             user=self.contender.lab.user,
             counters=self.counters,
             whole_life=self.counts_lives,
             sampling=self.profiles.of_server() if self.profiles else None,
-            engine=self.engine,
+            place=self.site.server,
         )
 
     def _own_server(self, server: OwnProgram, held: contextlib.ExitStack) -> OwnServer:
@@ -270,17 +271,20 @@ class _Trial:
             directory=server.directory,
             environment=made.environment,
             cpus=self.contender.lab.server_cpus if server.command else None,
-            network_namespace=self.site.server_namespace,
             user=self.contender.lab.user,
             counters=self.counters,
             sampling=self.profiles.of_server() if self.profiles and server.command else None,
-            engine=self.engine,
+            place=self.site.server,
         )
 
     @property
     def counts_lives(self) -> bool:
         """True if both sides are counted from exec to exit."""
         return self.seen.is_whole_life and self.profiles is None
+
+    def _client_place(self, number: int) -> Place:
+        """Return where a load process runs, numbered from 0."""
+        return self.site.clients[number % len(self.site.clients)]
 
     def _clients(self) -> list[Mapping[str, SettingValue]]:
         return [*self.contender.load.each_settings]
@@ -297,7 +301,7 @@ class _Trial:
         values = {**load.placeholders, HOST: host, PORT: port, SECOND_PORT: self.second_port}
         with contextlib.ExitStack() as started:
             generators: list[OwnLoad] = []
-            for place in range(load.processes):
+            for number in range(load.processes):
                 generators.append(
                     OwnLoad(
                         [filled(word, values) for word in load.generator.command],
@@ -308,12 +312,11 @@ class _Trial:
                         environment={
                             name: filled(value, values) for name, value in load.generator.environment.items()
                         },
-                        network_namespace=self.site.client_namespace,
                         user=self.contender.lab.user,
                         cpus=self.contender.lab.client_cpus,
                         counters=self.counters,
-                        sampling=self.profiles.of_load(place) if self.profiles else None,
-                        engine=self.engine,
+                        sampling=self.profiles.of_load(number) if self.profiles else None,
+                        place=self._client_place(number),
                     )
                 )
                 started.callback(generators[-1].end)
@@ -327,7 +330,7 @@ class _Trial:
         profiles, load = self.profiles if sampled else None, self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
-            for place, settings in enumerate(clients):
+            for number, settings in enumerate(clients):
                 running.append(
                     start_load(
                         self.contender.workload,
@@ -337,12 +340,11 @@ class _Trial:
                         receive=load.own_way.get("receive"),
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
-                        network_namespace=self.site.client_namespace,
                         user=self.contender.lab.user,
                         counters=self.counters,
                         whole_life=self.counts_lives,
-                        sampling=profiles.of_load(place) if profiles else None,
-                        engine=self.engine,
+                        sampling=profiles.of_load(number) if profiles else None,
+                        place=self._client_place(number),
                     )
                 )
                 started.callback(running[-1].end)

@@ -13,7 +13,7 @@ from made.faults.asking import answer, available, settings_of
 from made.faults.injecting import WAITS, Fault, Strace, says_why
 from made.faults.loading import ends_well_or_says_why
 
-from thunderherd.engine.client import EngineError, OwnServer, Server, catalogue
+from thunderherd.engine.client import EngineError, OwnServer, Place, Server, catalogue
 from thunderherd.engine.conformance import Conforming, cases_of
 from thunderherd.engine.own_load import run_program
 from thunderherd.errors import Refusal
@@ -70,7 +70,7 @@ def hosts(fault: Fault, strace: Strace) -> None:
     """A server that is not ours, which is one of our own."""
     command = [str(strace.real), "serve", catalogue().defaults.design, "--listen", "{host}:{port}"]
     try:
-        with OwnServer(command, name="own", engine=strace(fault, "host")) as server:
+        with OwnServer(command, name="own", place=Place(strace(fault, "host"))) as server:
             answered = [answer(server.ready.port or 0, str(fault)) for _ in range(2)]
             assert all(answered) or not fault.all_are_served, fault
             server.snapshot()
@@ -106,7 +106,7 @@ def counts_a_server(fault: Fault, strace: Strace) -> None:
             workload="bytes",
             settings=settings_of(design),
             whole_life=True,
-            engine=strace(fault, "count"),
+            place=Place(strace(fault, "count")),
         ) as server:
             assert all(answer(server.ready.port or 0, str(fault)) for _ in range(2)), fault
             assert server.stop().tally.requests == 2

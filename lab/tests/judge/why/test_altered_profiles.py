@@ -14,7 +14,7 @@ from made.damage.values import alterations
 from made.extra_trials import NAMES, MakeRig, ProfiledRig, make_rig
 
 import thunderherd
-from thunderherd.engine.process import EngineError
+from thunderherd.engine.places.failures import EngineError
 from thunderherd.errors import UserError
 from thunderherd.judge.why.profile_files import differential
 from thunderherd.judge.why.profiles import contender_profile, folded_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from made.engines import processes_of
 from made.faults.injecting import PATIENCE, Fault, Strace, says_why
 from thunderherd.engine.catalogue import Design
-from thunderherd.engine.client import EngineError, Server, catalogue
+from thunderherd.engine.client import EngineError, Place, Server, catalogue
 from thunderherd.engine.lines import Tally
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import Refusal
@@ -81,7 +81,7 @@ def serves_on_or_says_why(
                 most = at_rest(design, asked, strace.real)
                 assert comes_to_rest(strace.real, most), f"{told}: descriptors are left open"
             # The end of the server closes this file.
-            with os.fdopen(os.dup(server._running()._errors.fileno()), "rb") as errors:
+            with os.fdopen(os.dup(server._running()._channel._errors.fileno()), "rb") as errors:
                 summary = server.stop()
                 printed = os.pread(errors.fileno(), 4096, 0).decode()
             # A later thread of a pool may fail after the first ones have served.
@@ -101,7 +101,7 @@ def server_of(design: Design, asked: Asked, settings: Mapping[str, SettingValue]
         primitive=asked.primitive,
         receive=asked.receive,
         settings=settings,
-        engine=engine,
+        place=Place(engine),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from made.faults.injecting import PATIENCE, Fault, Strace, says_why
 from thunderherd.engine.catalogue import Load
-from thunderherd.engine.client import EngineError, LoadProcess, start_load
+from thunderherd.engine.client import EngineError, LoadProcess, Place, start_load
 from thunderherd.errors import Refusal
 
 REQUESTS = 20
@@ -45,7 +45,7 @@ def ends_well_or_says_why(
     engine = strace(fault, "count" if whole_life else "load")
     try:
         running = start_load(
-            "bytes", address, kind=load.name, settings=settings, engine=engine, whole_life=whole_life,
+            "bytes", address, kind=load.name, settings=settings, place=Place(engine), whole_life=whole_life,
             primitive=primitive, receive=receive,
         )  # fmt: skip
         with contextlib.closing(Ending(running)):

@@ -1,0 +1,101 @@
+"""Where processes of the engine run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from thunderherd.engine.places.channel import Channel
+from thunderherd.engine.places.executable import find_engine
+
+Parameters = ParamSpec("Parameters")
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sampling of a process of the engine from exec to exit, and the file for its stacks."""
+
+    output: Path
+    frequency: int
+    event: str
+
+
+class Place:
+    """A place on this machine: the network namespace of this process, or another.
+
+    Parameters
+    ----------
+    engine
+        The engine's executable; None: the usual one.
+    network_namespace
+        The path of the network namespace that its processes enter; None: that of this process.
+    """
+
+    def __init__(self, engine: Path | None = None, network_namespace: str | None = None) -> None:
+        self._engine = engine
+        self.network_namespace = network_namespace
+
+    @property
+    def engine(self) -> Path:
+        """The engine's executable at this place."""
+        return self._engine or find_engine()
+
+    @property
+    def local_engine(self) -> Path:
+        """The same build of the engine on this machine."""
+        return self.engine
+
+    @property
+    def parent(self) -> int:
+        """The process at this place whose end ends all that are started here."""
+        return os.getpid()
+
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        control: bool,
+        directory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Channel:
+        """Start a process. With `control`, it reads what is written to its channel. Main thread only."""
+        return Channel(command, control=control, directory=directory, environment=environment)
+
+    def ask(
+        self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Fact:
+        """Return what a function of this program finds at this place."""
+        return fact(*args, **kwargs)
+
+    def flags(self, cpus: Sequence[int] | None = None, user: str | None = None) -> list[str]:
+        """Return the options for the CPUs, the network namespace and the user of a process of the engine."""
+        pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
+        inside = ["--network-namespace", self.network_namespace] if self.network_namespace else []
+        return [*pinned, *inside, *(["--user", user] if user else [])]
+
+    def command(
+        self,
+        words: Sequence[str],
+        counters: Sequence[str] = (),
+        *,
+        whole_life: bool = False,
+        sampling: Sampling | None = None,
+    ) -> list[str]:
+        """Return the engine's command line.
+
+        For a whole life or a profile, the engine runs the command as a child and counts or samples that.
+        """
+        count = ["--count", ",".join(counters)] if counters else []
+        parent = ["--parent", str(self.parent)]
+        program = str(self.engine)
+        if sampling is not None:
+            how = ["--frequency", str(sampling.frequency), "--event", sampling.event]
+            where = ["--output", str(sampling.output)]
+            return [program, "profile", *where, *how, *parent, "--", *words, *count]
+        if whole_life:
+            return [program, "count", *count, *parent, "--", *words]
+        return [program, *words, *count, *parent]
