@@ -187,7 +187,7 @@ lock: ## write requirements/*.lock from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo "thunderherd: missing: uv; install with: pip install uv" >&2; exit 1; }
 	@for set in build test; do \
 		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-			--custom-compile-command "make lock" pyproject.toml --group build $$( [ $$set = test ] && echo --group test ) \
+			--custom-compile-command "make lock" pyproject.toml --group build $$( [ $$set = test ] && echo --group test --extra cluster ) \
 			--output-file requirements/$$set.lock || exit 1; done
 
 clean: ## remove .venv and engine/target

@@ -38,7 +38,7 @@ LONGEST = (
     "repository/test_tutorial", "capsule/test_replay", "engine/faults/test_servers", "cli/test_signals",
     "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
     "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
-    "run/test_claims_decided", "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
+    "hosts/test_cluster", "run/test_claims_decided", "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
     "show/charts/test_sweeps", "show/report/test_page", "show/report/test_sweeps",
     "statistics/test_crossings_simulation", "repository/test_kept_reports",
     "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",

@@ -159,7 +159,10 @@ pub fn load_command() -> Command {
                 .help("Print every connection, request, reply and failure with the number of its client"),
         )
         .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the client of the workload's source prints"))
-        .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"));
+        .arg(flag("json").help("Print the result as a JSON line, after the marks of a load that ends by time"))
+        .arg(flag("control").requires("json").help(
+            "Print a line when all clients are about to send, and wait for `start NANOSECONDS` (CLOCK_MONOTONIC) on standard input",
+        ));
     // As wrk(1) and oha have them; the last two are settings of one workload.
     let of_loads =
         [(CLIENTS, 'c'), (DURATION, 'd'), (THREADS, 't'), (RATE, 'R')].map(|(setting, short)| (setting.name, short));

@@ -387,6 +387,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
                 "--allow-remote loads it anyway; `thunderherd-engine namespace` makes a namespace",
             ));
         }
+        // The bounds are those of a request, which some clients must prepare.
+        requests.client.prepare()?;
         remark(&runs::remote::bounds_in_words(&target, load.item, &requests, &settings));
     }
     pin(matches)?;
@@ -399,6 +401,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         settings,
         // If the reader has gone, the mark is lost, and the load goes on.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
+        agree: if matches.get_flag("control") { runs::agreed_start::agree } else { || None },
         show: matches.get_flag("show"),
         is_live: !matches.get_flag("json") && !matches.get_flag("show") && has_live_terminal(),
         original: matches.get_flag("original"),

@@ -22,6 +22,13 @@ pub fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until clients may start. To be called when all of them are about to send.
+pub fn wait_for_start(run: &LoadRun) {
+    if let Some(start) = (run.agree)() {
+        sleep_until(start, || !signal::interrupted());
+    }
+}
+
 /// The edges of a load's window, in order.
 pub struct Edges<'run> {
     run: &'run LoadRun,
@@ -36,6 +43,7 @@ impl<'run> Edges<'run> {
     /// time. The edges are fixed at this point, so whether a request is in the window does not depend on when a thread
     /// gets its CPU.
     pub fn begin(run: &'run LoadRun) -> Self {
+        wait_for_start(run);
         let before = run.ramp() + run.settings.integer(WARM_UP.name);
         // The first requests may have been sent when the start of the window is noticed.
         let first = (run.is_timed() && before == 0).then(|| (now(), run.tally.counts()));

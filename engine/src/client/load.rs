@@ -283,6 +283,8 @@ pub struct LoadRun {
     pub measured: Mutex<Measured>,
     /// Times to connect of clients that are processes; `None` in other loads, which measure them with the rest.
     pub connecting: Option<SharedHistogram>,
+    /// Called when all clients are about to send. Returns when they start (CLOCK_MONOTONIC, nanoseconds); `None`: at once.
+    pub agree: fn() -> Option<u64>,
     /// Called at each edge of the window, with that moment (CLOCK_MONOTONIC, nanoseconds).
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
     /// Output of `--show`, if given.

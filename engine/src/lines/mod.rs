@@ -45,6 +45,8 @@ pub enum Line {
     Snapshot(Snapshot),
     /// The server has ended.
     Summary(Box<Summary>),
+    /// All clients of a load under control are about to send.
+    Connected(Connected),
     /// The window of a timed load begins or ends.
     Mark(Mark),
     /// The load has ended.
@@ -298,6 +300,14 @@ impl LoadResult {
     pub fn is_valid(&self) -> bool {
         self.validity.as_ref().is_none_or(|validity| validity.valid != Some(false))
     }
+}
+
+/// All clients of a load under control are about to send, and wait for the command `start NANOSECONDS` (CLOCK_MONOTONIC) on
+/// standard input. Persistent connections are open.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Connected {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
 }
 
 /// The moment at which the window of a timed load begins or ends. The reader of this line should take a snapshot of the server

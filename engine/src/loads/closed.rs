@@ -10,6 +10,7 @@ use crate::base::about::About;
 use crate::base::setting::{Kind, Setting};
 use crate::base::unit::Unit;
 use crate::client::blocking::BlockingClient;
+use crate::client::edges::wait_for_start;
 use crate::client::live::line::LiveLine;
 use crate::client::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::client::state::ClientState;
@@ -40,6 +41,7 @@ const CHILDREN: Setting = Setting {
 
 fn run(run: &'static LoadRun) -> Result<()> {
     signal::note_interrupts()?;
+    wait_for_start(run);
     let mut children = HashSet::new();
     for index in 0..run.settings.integer(CHILDREN.name) as usize {
         let child = process::fork(|| report(child(run, index)))

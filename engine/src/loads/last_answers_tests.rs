@@ -105,6 +105,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),
         connecting: None,
+        agree: || None,
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
         show: None,
         expected_requests: load.expected_requests(&settings),

@@ -54,6 +54,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Called with each mark of a load that ends by time.
     pub mark: fn(Mark),
+    /// Called when all clients are about to send. Returns when they start; `None`: at once.
+    pub agree: fn() -> Option<u64>,
     /// True to print everything that passes over the connections.
     pub show: bool,
     /// True to show the load on standard error, a terminal, while it runs.
@@ -132,6 +134,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
         connecting: (!plan.load.item.is_one_process()).then(SharedHistogram::new).transpose().context(UNMAPPED)?,
+        agree: plan.agree,
         mark: {
             let (mark, counting) = (plan.mark, Arc::clone(&counting));
             let (quotas, stopped) = (Arc::clone(&quotas), Arc::clone(&stopped));

@@ -1,5 +1,6 @@
 //! One run of a command from start to end: a file for each command, and what they share.
 
+pub mod agreed_start;
 pub mod conform;
 pub mod count;
 pub mod keeper;

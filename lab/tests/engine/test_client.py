@@ -94,12 +94,12 @@ def test_an_engine_that_cannot_run_is_named(monkeypatch: pytest.MonkeyPatch, tmp
 AT_A_LIMIT = """
 import os, resource, tempfile
 from thunderherd.engine.client import output_of
-from thunderherd.engine.places.channel import Channel
+from thunderherd.engine.places.channel import LocalChannel
 from thunderherd.errors import UserError
 tempfile.gettempdir()  # found by writing a file
 hard, open_now = resource.getrlimit(resource.RLIMIT_NOFILE)[1], len(os.listdir("/proc/self/fd")) - 1
 starts = [
-    lambda: Channel(["/bin/sleep", "60"], control=True).end(at_once=True),
+    lambda: LocalChannel(["/bin/sleep", "60"], control=True).end(at_once=True),
     lambda: output_of(["/bin/true"], "true"),
 ]
 # Downwards, since Popen of Python 3.11.2 keeps pipes that it could not use.

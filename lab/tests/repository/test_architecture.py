@@ -93,6 +93,7 @@ PACKAGES = (
     "study.checks",
     "study.file",
     "labs",
+    "hosts",
     "machine",
     "text",
     "records",

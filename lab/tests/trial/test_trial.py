@@ -12,10 +12,11 @@ import pytest
 from made.engines import processes_of
 from made.refusals import refused
 
-from thunderherd.engine import channel, client
+from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
 from thunderherd.engine.lines import Ready, Snapshot
+from thunderherd.engine.places import channel
 from thunderherd.machine import tcp_sockets
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study, load_study

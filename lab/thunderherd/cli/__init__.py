@@ -11,7 +11,7 @@ results.py   table, claims, summary, report, plot   a run's results
 sessions.py  baseline, capsule, replay, diff, export  several runs, and runs of other people
 explain.py   explain                                why the results of a run are as they are
 list.py      list                                   the entries of all kinds
-machine.py   doctor, limits                         what this machine can do
+machine.py   doctor, hosts, limits                         what this machine can do
 ```
 
 `main` registers the commands. `options` has the options of several commands, `labs` --lab of serve and load.

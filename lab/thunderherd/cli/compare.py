@@ -17,6 +17,7 @@ from thunderherd.cli.options import (
     AsJson,
     Clients,
     Lab,
+    LoadHosts,
     NoConform,
     Out,
     Overrides,
@@ -24,6 +25,7 @@ from thunderherd.cli.options import (
     Resume,
     RunsAs,
     Seed,
+    ServerHost,
     Workload,
     check_output,
     check_resume,
@@ -78,6 +80,8 @@ def compare(
     ] = None,
     lab: Lab = None,
     user: RunsAs = None,
+    server: ServerHost = None,
+    load_hosts: LoadHosts = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -149,7 +153,7 @@ def compare(
         workload=workload,
         primitive=primitive,
         receive=receive,
-        lab=tuple(chosen_labs(lab, user)),
+        lab=tuple(chosen_labs(lab, user, server, load_hosts)),
         budget=budget,
         fixed=tuple(overrides or ()),
         seed=seed,

@@ -22,6 +22,7 @@ from thunderherd.cli.options import (
     AsJson,
     Clients,
     Lab,
+    LoadHosts,
     NoConform,
     Out,
     Overrides,
@@ -29,6 +30,7 @@ from thunderherd.cli.options import (
     Resume,
     RunsAs,
     Seed,
+    ServerHost,
     check_output,
     check_resume,
     check_room,
@@ -163,6 +165,8 @@ def gate(
     as_json: AsJson = False,
     lab: Lab = None,
     user: RunsAs = None,
+    server: ServerHost = None,
+    load_hosts: LoadHosts = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Out = None,
@@ -200,7 +204,7 @@ def gate(
             **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
-        labs = read(chosen_labs(lab, user), command="gate: ")
+        labs = read(chosen_labs(lab, user, server, load_hosts), command="gate: ")
         fixed = (*as_overrides(labs), *(overrides or ()))
         found = gate_study(
             StudyGateRequest(
@@ -220,9 +224,9 @@ def gate(
         request = GateRequest(
             contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=chosen,
             criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
-            lab=tuple(chosen_labs(lab, user)), budget=budget or USUAL_BUDGET, fixed=tuple(overrides or ()),
-            seed=seed, out=out, resume=resume, words=tuple(command_line()), conform=not no_conform,
-            power=chance,
+            lab=tuple(chosen_labs(lab, user, server, load_hosts)), budget=budget or USUAL_BUDGET,
+            fixed=tuple(overrides or ()), seed=seed, out=out, resume=resume, words=tuple(command_line()),
+            conform=not no_conform, power=chance,
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)

@@ -150,7 +150,8 @@ def _without_holder(request: LabRequest, lab: str) -> str:
     joins = request.command == "load" and KINDS[kind].has_namespaces
     if not (joins and holder.isascii() and holder.isdigit()):
         joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
-        hint = f"{OPTION} takes {', '.join(KINDS)}; load also takes {joined}"
+        kinds = ", ".join(each.name for each in KINDS.values() if not each.reaches_hosts)
+        hint = f"{OPTION} takes {kinds}; load also takes {joined}"
         raise request.refusal(f"{OPTION} {lab}", f"no such lab '{lab}'", "lab.invalid_holder", hint)
     request.holder = int(holder)
     return kind

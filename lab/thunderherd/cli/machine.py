@@ -1,4 +1,4 @@
-"""The commands `doctor`, what this machine can do, and `limits`, what operations cost on it."""
+"""The commands `doctor`, what this machine can do, `limits`, what operations cost, and `hosts`, others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
+from thunderherd.labs.hosts import check_cluster
 from thunderherd.toml.cpus import cpus_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from thunderherd.doctor.diagnosis import Diagnosis
     from thunderherd.doctor.kind import Change, Finding
     from thunderherd.doctor.runnable_studies import ClaimsHere, LeftOut, SizeHere, StudyHere
+    from thunderherd.hosts.addresses import HostAddress
 
 __all__ = ["doctor", "limits", "page", "print_page"]
 
@@ -267,3 +269,65 @@ def _cpus(text: str | None) -> list[int] | None:
             hint="give one CPU, or two with a comma, counted from 0: --cpus 0,1",
             where=f"limits: --cpus {text}",
         ) from None
+
+
+# Hosts ------------------------------------------------------------------------------------------------------
+
+
+def hosts(
+    addresses: Annotated[
+        list[str],
+        typer.Argument(metavar="HOST...", help="Hosts, such as ssh://alice@a, or this machine (this)."),
+    ],
+    install: Annotated[
+        bool, typer.Option("--install", help="Copy the agent to these hosts (default: look at them).")
+    ] = False,
+    uninstall: Annotated[
+        bool, typer.Option("--uninstall", help="Remove the agent from these hosts (default: look at them).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at hosts and their paths, or install the agent there.
+
+    The agent is what servers and loads need on another host. It is one file, in a folder of your user there.
+
+    Example: thunderherd hosts --install ssh://a ssh://b
+    """
+    from thunderherd.hosts.addresses import parse_host
+
+    if install and uninstall:
+        raise UserError(
+            "--install and --uninstall contradict each other",
+            code="hosts.both",
+            hint="give one of them",
+            where="hosts",
+        )
+    found = [parse_host(each) for each in addresses]
+    if install or uninstall:
+        _change(found, install=install)
+        return
+    check_cluster()
+
+    from thunderherd.hosts.survey import survey
+    from thunderherd.show.terminal.hosts import print_survey
+    from thunderherd.text.layout import make_console
+
+    seen = survey(found)
+    if as_json:
+        print(json.dumps(seen.model_dump(mode="json"), indent=2))
+    else:
+        print_survey(seen, make_console())
+
+
+def _change(found: list[HostAddress], *, install: bool) -> None:
+    from thunderherd.hosts.installing import install as install_on
+    from thunderherd.hosts.installing import uninstall as uninstall_from
+
+    for each in found:
+        if install:
+            size = install_on(each)
+            print(f"{each}: installed ({size / 1e6:.0f} MB sent)")
+        elif names := uninstall_from(each):
+            print(f"{each}: removed {', '.join(names)}")
+        else:
+            print(f"{each}: nothing was installed")

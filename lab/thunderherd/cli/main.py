@@ -35,7 +35,7 @@ from thunderherd.cli.engine import EngineCommand, count, judge, load, merge, ser
 from thunderherd.cli.explain import explain
 from thunderherd.cli.gate import gate
 from thunderherd.cli.list import list_
-from thunderherd.cli.machine import doctor, limits
+from thunderherd.cli.machine import doctor, hosts, limits
 from thunderherd.cli.options import PROGRAM
 from thunderherd.cli.results import claims, plot, report, summary, table
 from thunderherd.cli.run import run, watch
@@ -83,8 +83,8 @@ def thunderherd(
 
 
 COMMANDS: tuple[Callable[..., int | None], ...] = (
-    compare, gate, run, crossover, knee, conform, grade, judge, merge, list_, doctor, limits, claims, table,
-    summary, watch, explain, report, plot, baseline, capsule, replay, diff, export,
+    compare, gate, run, crossover, knee, conform, grade, judge, merge, list_, doctor, hosts, limits, claims,
+    table, summary, watch, explain, report, plot, baseline, capsule, replay, diff, export,
 )  # fmt: skip
 """The commands, in the order of `--help`."""
 

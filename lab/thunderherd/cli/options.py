@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.errors import UserError
+from thunderherd.labs.words import LOAD, SERVER
 from thunderherd.machine.room import check_room as check_room
 
 if TYPE_CHECKING:
@@ -42,6 +43,23 @@ RunsAs = Annotated[
         "--user",
         metavar="NAME",
         help="User that servers and clients run as if root runs this (default: root itself).",
+    ),
+]
+ServerHost = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="HOST",
+        help="Host of the server, such as ssh://alice@a (default: that of the study, if there is one, else "
+        "this machine).",
+    ),
+]
+LoadHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--load",
+        metavar="HOST",
+        help="Host of the load, such as ssh://b; may be repeated (default: as for --server).",
     ),
 ]
 Overrides = Annotated[
@@ -104,9 +122,15 @@ def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
         )
 
 
-def chosen_labs(lab: Sequence[str] | None, user: str | None) -> list[str]:
-    """Return the values of --lab, with --user as one of them."""
-    return [*(lab or ()), *(() if user is None else (f"user={json.dumps(user)}",))]
+def chosen_labs(
+    lab: Sequence[str] | None, user: str | None, server: str | None = None, load: Sequence[str] | None = None
+) -> list[str]:
+    """Return the values of --lab, with --user, --server and --load among them."""
+    named = {"user": user, SERVER: server, LOAD: list(load or ()) or None}
+    return [
+        *(lab or ()),
+        *(f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None),
+    ]
 
 
 # The results of a run ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import typer
 
 from thunderherd.cli.options import (
     Lab,
+    LoadHosts,
     NoConform,
     Out,
     Overrides,
@@ -19,6 +20,7 @@ from thunderherd.cli.options import (
     Resume,
     RunsAs,
     Seed,
+    ServerHost,
     StudyName,
     check_resume,
     check_room,
@@ -55,6 +57,8 @@ def run(
     out: Out = None,
     lab: Lab = None,
     user: RunsAs = None,
+    server: ServerHost = None,
+    load_hosts: LoadHosts = None,
     allow_commands: Annotated[
         bool,
         typer.Option(
@@ -111,7 +115,7 @@ def run(
     from thunderherd.study.own_programs import check_owner
 
     # The more explicit --set wins over --lab.
-    labs = chosen_labs(lab, user)
+    labs = chosen_labs(lab, user, server, load_hosts)
     values = [*as_overrides(read(labs, command="run: ")), *(overrides or [])]
     if resume and out is not None:
         from thunderherd.records.directory import is_begun, read_run

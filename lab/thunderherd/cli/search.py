@@ -8,18 +8,21 @@ import typer
 
 from thunderherd.cli.options import (
     Lab,
+    LoadHosts,
     NoConform,
     Out,
     Overrides,
     Resume,
     RunsAs,
     Seed,
+    ServerHost,
     check_resume,
     check_room,
     chosen_labs,
     command_line,
 )
 from thunderherd.errors import UserError
+from thunderherd.hosts.addresses import is_host
 
 __all__ = ["crossover", "knee"]
 
@@ -41,7 +44,13 @@ def crossover(
         typer.Option("--workload", help="Workload (default: the first that has the setting of --over)."),
     ] = None,
     load: Annotated[
-        str | None, typer.Option("--load", help="Load (default: the first that can end by time).")
+        list[str] | None,
+        typer.Option(
+            "--load",
+            metavar="LOAD",
+            help="Load (default: the first that can end by time); or a host of the load, such as ssh://b, "
+            "which may be repeated (default: this machine).",
+        ),
     ] = None,
     design: Annotated[
         str | None,
@@ -68,6 +77,7 @@ def crossover(
     ] = None,
     lab: Lab = None,
     user: RunsAs = None,
+    server: ServerHost = None,
     study: Annotated[
         str | None,
         typer.Option(
@@ -110,6 +120,9 @@ def crossover(
             where="crossover",
         )
 
+    hosts = [each for each in load or () if is_host(each)]
+    loads = [each for each in load or () if each not in hosts]
+
     from thunderherd.search.crossover import find_crossover
     from thunderherd.search.request import CrossoverRequest
 
@@ -119,12 +132,12 @@ def crossover(
         over=over[0],
         study=study,
         workload=workload,
-        load=load,
+        load=_one_load(loads),
         design=design,
         side=side,
         metric=metric,
         show=tuple(show or ()),
-        lab=tuple(chosen_labs(lab, user)),
+        lab=tuple(chosen_labs(lab, user, server, hosts)),
         duration=duration,
         points=points,
         blocks=blocks,
@@ -139,6 +152,18 @@ def crossover(
 
 
 # knee -------------------------------------------------------------------------------------------------------
+
+
+def _one_load(loads: list[str]) -> str | None:
+    """Return the kind of load; raise `UserError` if several are given."""
+    if len(loads) > 1:
+        raise UserError(
+            f"--load names {len(loads)} loads: {', '.join(loads)}",
+            code="crossover.load_repeated",
+            hint="leave all out but one; the host of a load is such as ssh://b",
+            where="crossover",
+        )
+    return loads[0] if loads else None
 
 
 def _goal(option: str, percentile: str, example: str) -> Any:
@@ -173,6 +198,8 @@ def knee(
     ] = None,
     lab: Lab = None,
     user: RunsAs = None,
+    server: ServerHost = None,
+    load_hosts: LoadHosts = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -224,7 +251,7 @@ def knee(
         points=points,
         blocks=blocks,
         quick=quick,
-        lab=tuple(chosen_labs(lab, user)),
+        lab=tuple(chosen_labs(lab, user, server, load_hosts)),
         fixed=tuple(overrides or ()),
         seed=seed,
         out=out,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 from thunderherd.engine.catalogue import Catalogue, Setting, by_name, defaults
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.lines import (
+    Connected,
     Life,
     LoadResult,
     Mark,
@@ -498,11 +499,24 @@ class LoadProcess:
         *,
         whole_life: bool = False,
         sampled: bool = False,
+        awaits_start: bool = False,
     ) -> None:
         self.command = list(command)
-        self._process = EngineProcess(place.start(command, control=False), f"load {workload}")
+        self._process = EngineProcess(place.start(command, control=awaits_start), f"load {workload}")
+        self._place = place
         self._whole_life, self._sampled = whole_life, sampled
         self._result: LoadResult | None = None
+
+    def connected(self, seconds: float) -> None:
+        """Wait until all its clients are about to send, if it awaits a start."""
+        text = self._process.read_line(time.monotonic() + seconds)
+        if json_object(text, self._process.what).get("line") in NO_RESULT:
+            self._process.fail_at_end(time.monotonic() + SIGTERM_SECONDS)
+        understand(Connected, text, "a line of the load")
+
+    def start(self, at_ns: int) -> None:
+        """Let its clients send from a time on (`time.monotonic_ns`)."""
+        self._process.write_line(f"start {self._place.time_there(at_ns)}")
 
     def mark(self, seconds: float) -> Mark | None:
         """Return its next mark, within `seconds`; None if it ends without one."""
@@ -559,19 +573,29 @@ def start_load(
     counters: Sequence[str] = (),
     whole_life: bool = False,
     sampling: Sampling | None = None,
+    awaits_start: bool = False,
     place: Place | None = None,
 ) -> LoadProcess:
     """Start one load process for the server at `address` (host:port). Main thread only.
 
-    Without `kind`, `primitive` and `receive`, the engine uses its default load and primitives.
+    Without `kind`, `primitive` and `receive`, the engine uses its default load and primitives. A load that
+    `awaits_start` sends nothing before `LoadProcess.start`.
     """
     where = place or Place()
     words = [
         "load", workload, "--connect", address, *(["--load", kind] if kind else []), "--json",
-        *way_flags(primitive, receive), *where.flags(cpus, user), *_flags_of_ends(settings, where),
+        *way_flags(primitive, receive), *where.flags(cpus, user), *where.load_flags(),
+        *(["--control"] if awaits_start else []), *_flags_of_ends(settings, where),
     ]  # fmt: skip
     command = where.command(words, counters, whole_life=whole_life, sampling=sampling)
-    return LoadProcess(where, command, workload, whole_life=whole_life, sampled=sampling is not None)
+    return LoadProcess(
+        where,
+        command,
+        workload,
+        whole_life=whole_life,
+        sampled=sampling is not None,
+        awaits_start=awaits_start,
+    )
 
 
 def way_flags(primitive: str | None = None, receive: str | None = None) -> list[str]:

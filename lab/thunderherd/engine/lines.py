@@ -72,6 +72,13 @@ class Closings(ClosingsBase):
 
 
 class Connected(EngineLine):
+    """All clients of a load under control are about to send, and wait for the command `start NANOSECONDS` (CLOCK_MONOTONIC) on standard input. Persistent connections are open."""
+
+    line: Literal["connected"] = "connected"
+    monotonic_ns: int = Field(description="CLOCK_MONOTONIC.")
+
+
+class Connected2(EngineLine):
     """Memory of open connections before the first request."""
 
     connections: int = Field(description="Open connections.")
@@ -292,7 +299,7 @@ class Mark(EngineLine):
 class Memory(EngineLine):
     """Memory of a load's process, without the kernel's memory of its sockets. The counter `memory` reports that, for a separate control group of the load."""
 
-    connected: Connected | None = Field(
+    connected: Connected2 | None = Field(
         None,
         description="Memory of the connections, if all are made before the first request. Null if connections are not persistent, or are made as their clients start.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thunderherd.labs import loopback, unix, veth
+from thunderherd.labs import hosts, loopback, unix, veth
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import QUANTITIES, parse
 
@@ -14,12 +14,17 @@ KINDS: dict[str, Kind] = {
         loopback,
         veth,
         unix,
+        hosts,
     )
 }
 """All kinds by name, which is the name of the file."""
 
 USUAL = next(iter(KINDS.values()))
 """The default lab. Figures measured in it need no note about the lab."""
+
+
+OF_HOSTS = next(each for each in KINDS.values() if each.reaches_hosts)
+"""The kind of a lab that names hosts."""
 
 
 def has_tcp(kind: str | None = None) -> bool:

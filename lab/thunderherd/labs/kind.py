@@ -16,8 +16,8 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
 from thunderherd.engine.places.place import Place
-from thunderherd.labs.words import UNIX_ADDRESS
-from thunderherd.machine import proc, tcp_sockets
+from thunderherd.labs.words import UNIX_ADDRESS, Ends
+from thunderherd.machine import noise, proc, tcp_sockets
 
 LOOK_SECONDS = 0.01
 """The time between two checks whether a site still exists."""
@@ -30,7 +30,8 @@ class Kind:
     `keys` are the keys of [lab] that the kind takes, except the placement on CPUs. `address` is that of the
     server, without a port. With `has_tcp`, sockets have ports and the settings of TCP. With `has_namespaces`,
     each side has its own network namespace, which a process of the engine holds; `cli.labs` starts and joins
-    servers there for `serve --lab` and `load --lab`.
+    servers there for `serve --lab` and `load --lab`. With `reaches_hosts`, the study names the hosts of both
+    sides.
     """
 
     name: str
@@ -40,6 +41,12 @@ class Kind:
     address: str = "127.0.0.1"
     has_tcp: bool = True
     has_namespaces: bool = False
+    reaches_hosts: bool = False
+
+    @property
+    def is_here(self) -> bool:
+        """True if both sides are in this process's network namespace."""
+        return not (self.has_namespaces or self.reaches_hosts)
 
     @property
     def listen(self) -> str:
@@ -80,7 +87,7 @@ class Kind:
         return tcp_sockets.local_ports()
 
     @contextlib.contextmanager
-    def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
+    def site(self, settings: Mapping[str, int], engine: Path | None, ends: Ends) -> Iterator[Site]:
         """Make the site for a run, and keep it until the block ends. Main thread only.
 
         Parameters
@@ -89,6 +96,8 @@ class Kind:
             The settings of what joins both sides.
         engine
             The engine that makes namespaces and interfaces; None: the usual one.
+        ends
+            The hosts of both sides.
 
         Raises
         ------
@@ -113,9 +122,29 @@ class Site:
         self.listen = kind.listen
         """The address on which a server listens."""
 
+    @property
+    def machines(self) -> tuple[Place, ...]:
+        """A place on each machine of the site, that of the server first."""
+        found: dict[str, Place] = {}
+        for each in (self.server, *self.clients):
+            found.setdefault(each.host, each)
+        return tuple(found.values())
+
+    def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
+        """Sample the noise of each machine outside the server; without `ready`, there is no server."""
+        supervisor, server = (ready.supervisor_pid, ready.server_pid) if ready else (None, None)
+        networks = self.networks(ready)
+        first, *others = self.machines
+        return noise.of_machines(
+            [
+                first.ask(noise.sample, supervisor, networks, server),
+                *(each.ask(noise.sample, None, networks) for each in others),
+            ]
+        )
+
     def sysctl(self, name: str) -> str:
         """Return a kernel setting of the server's network by its sysctl(8) name."""
-        return (proc.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
+        return proc.sysctl(name)
 
     def check(self) -> None:
         """Raise `UserError` if the site no longer exists."""

@@ -10,7 +10,7 @@ from typing import Any
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Ready
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import UNIX_ADDRESS
+from thunderherd.labs.words import UNIX_ADDRESS, Ends
 
 
 class Unix(Kind):
@@ -20,7 +20,7 @@ class Unix(Kind):
         return None
 
     @contextlib.contextmanager
-    def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
+    def site(self, settings: Mapping[str, int], engine: Path | None, ends: Ends) -> Iterator[Site]:
         yield UnixSite(self, engine)
 
 

@@ -16,7 +16,7 @@ from thunderherd.engine.lines import NamespaceEnd, Ready
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import UserError
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import in_words
+from thunderherd.labs.words import Ends, in_words
 from thunderherd.machine import proc, tcp_sockets
 from thunderherd.machine.description import SYSCTLS
 
@@ -52,7 +52,7 @@ class Veth(Kind):
         return last - first + 1
 
     @contextlib.contextmanager
-    def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
+    def site(self, settings: Mapping[str, int], engine: Path | None, ends: Ends) -> Iterator[Site]:
         sysctls = dict.fromkeys((*NETWORK_SYSCTLS, TIME_WAIT_LIMIT, PORT_RANGE))
         with NamespaceHolder(settings, tuple(sysctls), engine) as holder:
             yield PairSite(self, holder, engine)

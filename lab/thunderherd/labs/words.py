@@ -10,10 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from thunderherd.hosts.addresses import THIS, HostAddress
 from thunderherd.toml.file import show
 from thunderherd.toml.quantities import BIT_RATE, COUNT, SHARE, TIME, NoQuantity, NotWhole, NoUnit, Quantity
 
 OPTION = "--lab"
+
+SERVER, LOAD = "server", "load"
+"""The keys of [lab] that name hosts, and the options that do."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The hosts of both sides; without any, both are on this machine."""
+
+    server: HostAddress | None = None
+    load: tuple[HostAddress, ...] = ()
+
+
+HERE = Ends()
 
 UNIX_ADDRESS = "unix:"
 """The prefix by which the engine distinguishes Unix addresses from TCP addresses."""
@@ -118,9 +133,12 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
     )
 
 
-def in_words(kind: str, settings: Mapping[str, int]) -> str:
+def in_words(kind: str, settings: Mapping[str, int], ends: Ends = HERE) -> str:
     """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
     parts = [kind]
+    if ends != HERE:
+        load = " and ".join(each.short for each in ends.load) or THIS
+        parts.append(f"server on {ends.server.short if ends.server else THIS}, load on {load}")
     if "mtu" in settings:
         parts.append(f"MTU {settings['mtu']}")
     if rate := settings.get("rate"):

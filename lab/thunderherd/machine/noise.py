@@ -12,9 +12,10 @@ import math
 import os
 import resource
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from operator import add
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +54,8 @@ class Sample:
     """The part of `throttled_seconds` in control groups of the server that this process is not in."""
     softirqs: tuple[float, ...] = ()
     tcp: TcpCounts | None = None
+    boot: str = ""
+    """The machine and its boot; equal for processes in different namespaces of a machine."""
 
 
 def sample(
@@ -82,7 +85,37 @@ def sample(
         server_throttled_seconds=stopped.seconds_of_other,
         softirqs=softirq_seconds(text),
         tcp=tcp_counts(networks),
+        boot=boot_id(),
     )
+
+
+def of_machines(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """Return one sample for each machine: what several processes of a machine used is added."""
+    found: dict[str, Sample] = {}
+    for each in samples:
+        first = found.setdefault(each.boot, each)
+        if first is not each:
+            tcp = [of.tcp for of in (first, each) if of.tcp is not None]
+            found[each.boot] = replace(
+                first,
+                own=first.own + each.own,
+                children=first.children + each.children,
+                supervisor=first.supervisor + each.supervisor,
+                # They may be in the same control group.
+                throttled=max(first.throttled, each.throttled),
+                throttled_seconds=max(first.throttled_seconds, each.throttled_seconds),
+                tcp=reduce(add, tcp) if tcp else None,
+            )
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Return the id of this machine's boot (random(4)); empty if it is hidden."""
+    try:
+        return proc.sysctl("kernel.random.boot_id")
+    except OSError:
+        return ""
 
 
 def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
@@ -120,6 +153,32 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
         retransmitted_syns=None if tcp is None else tcp.syns,
         dropped_connections=None if tcp is None else tcp.dropped,
     )
+
+
+def together(of_machines: Sequence[Noise]) -> Noise:
+    """Return the noise of several machines: amounts are added, and a share is that of the noisiest."""
+    if len(of_machines) == 1:
+        return of_machines[0]
+    busiest = max(of_machines, key=lambda each: each.foreign_share - each.foreign_uncertainty)
+    return Noise(
+        steal_share=max(each.steal_share for each in of_machines),
+        foreign_share=busiest.foreign_share,
+        foreign_uncertainty=busiest.foreign_uncertainty,
+        wall_seconds=max(each.wall_seconds for each in of_machines),
+        machine_busy_seconds=sum(each.machine_busy_seconds for each in of_machines),
+        throttled=sum(each.throttled for each in of_machines),
+        throttled_seconds=sum(each.throttled_seconds for each in of_machines),
+        softirq_seconds=[seconds for each in of_machines for seconds in each.softirq_seconds],
+        retransmitted=_sum(each.retransmitted for each in of_machines),
+        retransmitted_syns=_sum(each.retransmitted_syns for each in of_machines),
+        dropped_connections=_sum(each.dropped_connections for each in of_machines),
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum; None if a number is unknown."""
+    known = list(numbers)
+    return None if None in known else sum(each or 0 for each in known)
 
 
 def loudness(noise: Noise, limits: NoiseLimits) -> float:

@@ -30,6 +30,11 @@ def lines(path: Path) -> list[str]:
     return text(path).split("\n")
 
 
+def sysctl(name: str) -> str:
+    """Return a kernel setting by its sysctl(8) name."""
+    return (PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
+
+
 def stat_fields(process: int) -> list[str]:
     """Return what follows the name in /proc/PID/stat, from field 3 on (proc_pid_stat(5))."""
     stat = (PROC / str(process) / "stat").read_bytes()

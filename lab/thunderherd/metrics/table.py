@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
@@ -409,6 +411,18 @@ NANOSECONDS = "nanoseconds"
 
 UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
 """One second in each unit of time that sources use."""
+
+
+def _known(name: str) -> str:
+    try:
+        metric(name)
+    except KeyError:
+        raise ValueError(f"there is no metric {name!r}") from None
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known)]
+"""The name of a metric that a study can have."""
 
 
 def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:

@@ -33,9 +33,9 @@ from fnmatch import fnmatch
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.files import (
@@ -101,19 +101,60 @@ MOST_NAMED = 5
 """Most directories that an error lists."""
 
 
+class _Part(BaseModel):
+    """What is read of a document that another version may have written: the rest may be anything."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class _NamedPart(_Part):
+    name: str = ""
+
+
+class _Measured(_Part):
+    counters: dict[str, Any] = {}
+
+
+class _StudyPart(_NamedPart):
+    absent: dict[str, str] = {}
+    contenders: list[_NamedPart] = []
+    measure: _Measured = _Measured()
+
+
+class _ServerPart(_Part):
+    files: dict[str, Any] = {}
+    warnings: list[str] = []
+
+
+class _MachinePart(_Part):
+    servers: dict[str, _ServerPart] = {}
+
+
+def _read_as(part: type[_Part]) -> AfterValidator:
+    """Check what is read of a document, which stays as it is."""
+
+    def checked(document: dict[str, Any]) -> dict[str, Any]:
+        part.model_validate(document)
+        return document
+
+    return AfterValidator(checked)
+
+
 class RunInfo(Record):
     """`run.json`, written before the first trial: what the run is, and everything needed to resume it."""
 
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["run"] = "run"
-    study: dict[str, Any] = Field(description="the resolved study, with every default filled in")
+    study: Annotated[dict[str, Any], _read_as(_StudyPart)] = Field(
+        description="the resolved study, with every default filled in"
+    )
     digest: str = Field(description="SHA-256 of the resolved study, overrides included")
     seed: int = Field(description="seed of the order of trials")
     overrides: list[str] = Field(description="the --set options, as typed")
     command: list[str] = Field(description="the command line, by words")
     started: str = Field(description="start of the run, local time with offset (ISO 8601)")
     version: str = Field(description="version of Thunderherd")
-    machine: dict[str, Any] = Field(
+    machine: Annotated[dict[str, Any], _read_as(_MachinePart)] = Field(
         description="what the run is measured on; null values have their reasons in `unavailable`"
     )
     resumed: list[str] = Field(

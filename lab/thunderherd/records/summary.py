@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from thunderherd.engine.lines import Connection
-from thunderherd.metrics.table import Better
+from thunderherd.metrics.table import Better, MetricName
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.explanation import Explanation
 from thunderherd.records.extra_trials import CountingCost, CountingSummary, ProfilingSummary
@@ -237,7 +237,7 @@ class PairSummary(Record):
     b: str = Field(description="the second contender")
     sweep: str | None = Field(description="the sweep. Null: the main table")
     point: str | None = Field(description="the point of the sweep. Null: the main table")
-    metric: str = Field(description="the metric that is compared")
+    metric: MetricName = Field(description="the metric that is compared")
     ratio: float | None = Field(
         description="estimated ratio of costs; below 1, a is better. Null: no block with both"
     )

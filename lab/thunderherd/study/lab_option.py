@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from thunderherd.errors import Problem, UserError
-from thunderherd.labs import KINDS, owners, takes
-from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse
+from thunderherd.labs import KINDS, OF_HOSTS, owners, takes
+from thunderherd.labs.words import LOAD, OPTION, QUANTITIES, SERVER, InvalidQuantity, parse
 from thunderherd.study.file.tables import LabTable
 from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import show, unknown
@@ -44,7 +44,9 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
         A word or key is unknown, a quantity is invalid, a key is given twice, or the typed kind does not take
         a key.
     """
-    words = dict.fromkeys(KINDS, "kind")
+    # A command that does not take hosts has no lab of them either.
+    kinds = [each.name for each in KINDS.values() if SERVER in keys or not each.reaches_hosts]
+    words = dict.fromkeys(kinds, "kind")
     for key in keys:
         choices = get_args(LabTable.model_fields[key].annotation)
         words |= {word: key for word in choices if isinstance(word, str)}
@@ -67,8 +69,8 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
         if key not in keys:
             why = _not_taken(key, keys) or unknown("key", key, keys, AREA)
             raise UserError(why.at(f"{option} {text}"))
-        if key == "kind" and value not in KINDS:
-            raise UserError(unknown("kind", value, KINDS, AREA).at(f"{option} {text}"))
+        if key == "kind" and value not in kinds:
+            raise UserError(unknown("kind", value, kinds, AREA).at(f"{option} {text}"))
         if key in QUANTITIES:
             _check_quantity(key, value, f"{option} {text}")
         if key in found:
@@ -80,6 +82,8 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
             )
         found[key], typed_of[key] = value, text
     _check_kind(found, typed_of, option)
+    if not {SERVER, LOAD}.isdisjoint(found):
+        found.setdefault("kind", OF_HOSTS.name)
     return found
 
 

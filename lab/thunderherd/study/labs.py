@@ -37,6 +37,8 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
         server_cpus=_named(server) or None,
         client_cpus=_named(client) or None,
         user=table.user,
+        server=table.server,
+        load=tuple(table.load or ()),
     )
 
 

@@ -10,9 +10,11 @@ from thunderherd.engine.dry_run import Answer, Command, ask, load_command, serve
 from thunderherd.engine.lines import Refused
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS
+from thunderherd.labs.words import LOAD
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.resolved import CONNECTIONS, KEPT, SOURCES, Contender, LoadPlan
+from thunderherd.text.figures import count
 from thunderherd.toml.file import KeyPath, Problems, show
 
 Blamed = tuple[Sequence[tuple[str, ...]], Problem]
@@ -68,7 +70,7 @@ def check_ends(
     for each, made in resolved:
         if each.lab.kind not in KINDS:
             continue  # a problem already
-        here = on_this_machine and are_sound and not KINDS[each.lab.kind].has_namespaces
+        here = on_this_machine and are_sound and KINDS[each.lab.kind].is_here
         for keys, problem in _of_ends(each, made, catalogue, here):
             if problem.code in OF_VALUES and not are_sound:
                 continue  # it follows from a value that is a problem already
@@ -128,7 +130,18 @@ def _in_words(refused: Refused, made: Contender) -> Problem:
 def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Iterator[Blamed]:
     """Yield what does not fit the lab, and connections that the server cannot serve."""
     load = made.load
-    if load.sources > 1 and KINDS[each.lab.kind].has_namespaces:
+    if load.clients < load.hosts:
+        yield (
+            [("load", "settings", load.clients_by or ""), ("lab", LOAD)],
+            Problem(
+                f"{count(load.clients, 'client')} for {load.hosts} hosts of the load",
+                "study.fewer_clients_than_hosts",
+                f"give {load.clients_by or 'a load with clients'} = {load.hosts} or more, or fewer hosts",
+            ),
+        )
+    if KINDS[each.lab.kind].reaches_hosts:
+        yield from _not_on_hosts(made)
+    if load.sources > 1 and not KINDS[each.lab.kind].is_here:
         yield (
             [("load", "settings", SOURCES)],
             Problem(
@@ -147,6 +160,20 @@ def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Itera
         keys = [("load", "settings", load.clients_by or ""), ("load", "settings", CONNECTIONS)]
         message, hint = starved
         yield keys, Problem(message, "study.impossible_load", hint)
+
+
+def _not_on_hosts(made: Contender) -> Iterator[Blamed]:
+    """Yield what this machine has and hosts lack: programs and files."""
+    code = "study.not_on_hosts"
+    if made.own_server is not None and made.own_server.command:
+        message = "a command does not run on other hosts"
+        yield [("command",)], Problem(message, code, "start the server there, and give its url")
+    if made.load.generator is not None:
+        message = "a load generator does not run on other hosts"
+        yield [("load", "command")], Problem(message, code, "leave it out: the load is then ours")
+    for name in made.load.named_files:
+        message = f"{name} names a file, which other hosts do not have"
+        yield [("load", "settings", name)], Problem(message, code, f"leave {name} out")
 
 
 def check_ports(
@@ -184,7 +211,7 @@ def _addresses(
     """Return how many local addresses have enough ports; None if the load has only one address."""
     settings = catalogue.settings_of_load(plan.kind, each.load.way, plan.workload)
     one = ports_allowed(local_ports)
-    if SOURCES not in settings or KINDS[each.lab.kind].has_namespaces or not one:
+    if SOURCES not in settings or not KINDS[each.lab.kind].is_here or not one:
         return None
     needed = math.ceil(connections / one)
     return needed if settings[SOURCES].accepts(needed) else None

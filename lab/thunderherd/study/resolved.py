@@ -12,8 +12,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.hosts.addresses import parse_host
 from thunderherd.labs import USUAL
-from thunderherd.labs.words import QUANTITIES, in_words
+from thunderherd.labs.words import QUANTITIES, Ends, in_words
 from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
@@ -103,8 +104,19 @@ class OwnProgram(_Resolved):
     install: str | None = Field(default=None, exclude=True)
 
 
+RATE = "rate"
+"""The setting with the requests per second of an open loop."""
+
+
+def _share(whole: int, place: int, places: int) -> int:
+    """Return the share of a number at one of several places, numbered from 0; the shares add up to it."""
+    return whole // places + (place < whole % places)
+
+
 class LoadPlan(_Resolved):
     """The load of a trial: `processes` at the same time, each with all `settings`.
+
+    Several `hosts` run as many processes each, and share the clients and the rate of each process.
 
     From the engine's catalogue come `requests`, the settings whose product is the number of requests of a
     process (the last is the number per client); `duration`, the setting that ends the load by time unless it
@@ -125,6 +137,7 @@ class LoadPlan(_Resolved):
     completes: bool = False
     workload: str
     processes: int
+    hosts: int = Field(default=1, exclude_if=lambda hosts: hosts == 1)
     settings: Settings
     generator: OwnProgram | None = None
     parser: str | None = None
@@ -197,14 +210,19 @@ class LoadPlan(_Resolved):
     def each_settings(self) -> list[Settings]:
         """The settings that the engine gets for each process, with consecutive seeds.
 
-        With equal seeds the processes would do the same at the same moments.
+        With equal seeds the processes would do the same at the same moments. The hosts take turns.
         """
-        seeds = {name: int(self.settings[name]) for name in SEEDS if name in self.settings}
-        own: list[Settings] = [
-            {name: (seed + place) % (LARGEST_SEED + 1) for name, seed in seeds.items()}
-            for place in range(self.processes)
-        ]
-        return [self.engine_settings | each for each in own]
+        return [self.engine_settings | self._of_place(place) for place in range(self.processes * self.hosts)]
+
+    def _of_place(self, place: int) -> Settings:
+        """Return the settings in which a process differs from others."""
+        own: Settings = {}
+        for name in (each for each in SEEDS if each in self.settings):
+            own[name] = (int(self.settings[name]) + place) % (LARGEST_SEED + 1)
+        if self.hosts > 1:
+            for name in (each for each in (self.clients_by, RATE) if each in self.settings):
+                own[str(name)] = _share(int(self.settings[str(name)]), place % self.hosts, self.hosts)
+        return own
 
     @property
     def requests_per_trial(self) -> int | None:
@@ -257,11 +275,20 @@ class Lab(_Resolved):
     client_cpus: tuple[int, ...] | None
     user: str | None = None
     """The user that both sides run as. None: the one who runs the study."""
+    server: str | None = Field(default=None, exclude_if=lambda host: host is None)
+    load: tuple[str, ...] = Field(default=(), exclude_if=lambda hosts: not hosts)
+    """The addresses of the hosts of both sides."""
+
+    @property
+    def ends(self) -> Ends:
+        """The hosts of both sides."""
+        server = None if self.server is None else parse_host(self.server)
+        return Ends(server, tuple(map(parse_host, self.load)))
 
     @property
     def network(self) -> str:
         """The lab in words without its CPUs, equal for all contenders that share a site."""
-        return in_words(self.kind, self.settings)
+        return in_words(self.kind, self.settings, self.ends)
 
     @property
     def rate_gigabits(self) -> float | None:

@@ -470,6 +470,7 @@ class Resolver:
             **self._seen_of(load.way),
             workload=workload,
             processes=load.processes,
+            hosts=max(1, len(lab.load or ())),
             settings=settings,
             warm_up_connections=load.warm_up_connections,
             **files_of(settings, allowed, folder, catalogue.file_prefix),

@@ -89,14 +89,14 @@ def _quota_faults(seen: Observation) -> Iterator[str]:
     """Check that no CPU quota stopped a side: that looks like a slow server."""
     if seen.samples is None:
         return
-    before, after = seen.samples
-    server = after.server_throttled_seconds - before.server_throttled_seconds
-    clients = after.throttled_seconds - before.throttled_seconds - server
-    allowed = MOST_THROTTLED * (after.monotonic - before.monotonic)
-    if clients > allowed:
-        yield THROTTLED
-    if server > allowed:
-        yield SERVER_THROTTLED
+    for before, after in zip(*seen.samples, strict=True):
+        server = after.server_throttled_seconds - before.server_throttled_seconds
+        clients = after.throttled_seconds - before.throttled_seconds - server
+        allowed = MOST_THROTTLED * (after.monotonic - before.monotonic)
+        if clients > allowed:
+            yield THROTTLED
+        if server > allowed:
+            yield SERVER_THROTTLED
 
 
 def _server_faults(seen: Observation) -> Iterator[str]:

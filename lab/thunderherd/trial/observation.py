@@ -82,7 +82,8 @@ class Observation:
     loads: list[LoadResult] = field(default_factory=list)
     client_lives: list[Life] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    samples: tuple[noise.Sample, noise.Sample] | None = None
+    samples: tuple[Sequence[noise.Sample], Sequence[noise.Sample]] | None = None
+    """Samples of the noise before and after the load, of each machine; that of the server is the first."""
     time_wait_before: int | None = None
     time_wait_limit: int | None = None
     listener_holders: int | None = None
@@ -185,7 +186,7 @@ class Observation:
             return None
         if self.is_whole_life:
             # Both sides ended between the samples, so their CPU time is that of our ended children.
-            return noise.between(*self.samples, server_seconds=0.0)
+            return self._noise_between(0.0)
         used = _cpu_between(self.rest_before, self.rest_after)
         life = self.summary
         if used is None and life is not None and life.cpu_ns is not None:
@@ -199,7 +200,15 @@ class Observation:
             # A clock that stops just before a process ends would make the rest look like that of other
             # processes. So the window's share of the whole life is used if it is larger.
             used = max(used, life.cpu_ns / 1e9 * served / of_life.requests)
-        return noise.between(*self.samples, server_seconds=used)
+        return self._noise_between(used)
+
+    def _noise_between(self, server_seconds: float) -> Noise:
+        """Return the noise of all machines; the server has used so much CPU time on the first."""
+        before, after = self.samples or ((), ())
+        pairs = enumerate(zip(before, after, strict=True))
+        return noise.together(
+            [noise.between(*pair, server_seconds=0.0 if place else server_seconds) for place, pair in pairs]
+        )
 
     @staticmethod
     def _requests_between(before: Snapshot, after: Snapshot) -> int | None:

@@ -19,7 +19,7 @@ def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
 
     Raises `UserError` with the reason if the lab is unavailable on this machine.
     """
-    with KINDS[lab.kind].site(lab.settings, engine) as site:
+    with KINDS[lab.kind].site(lab.settings, engine, lab.ends) as site:
         yield site
 
 

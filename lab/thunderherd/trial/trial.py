@@ -30,7 +30,6 @@ from thunderherd.engine.own_load import OwnLoad
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
 from thunderherd.labs.kind import Site
-from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.placeholders import HOST, PORT, SECOND_PORT, filled
@@ -59,6 +58,8 @@ LOAD_SECONDS = 60.0
 SECONDS_A_REQUEST = 0.05
 """A load is given up after LOAD_SECONDS plus this much for each of its requests, or plus its duration if it
 ends by time."""
+START_AHEAD_NS = 200_000_000
+"""How long before their start several hosts are told of it."""
 LAST_TENTH = 0.1
 """The last part of a window, in which counters that report one moment are read."""
 
@@ -179,7 +180,7 @@ class _Trial:
                 with self._started(server.ready.address, [warm_up]) as running:
                     seen.warm_up = self._results(running)
             self._settled(server)
-            quiet = self._sample(server.ready)
+            quiet = self.site.samples(server.ready)
             try:
                 seen.rest_before = seen.before = server.snapshot()
                 with self._measured(server.ready.address) as running:
@@ -189,7 +190,7 @@ class _Trial:
                 seen.rest_after = self._settled(server)
             finally:
                 # If a load failed, a CPU quota may be the reason.
-                seen.samples = (quiet, self._sample(server.ready))
+                seen.samples = (quiet, self.site.samples(server.ready))
             if self.busy and all(self.busy):
                 seen.ready = server.ready.model_copy(update={"spins": True})
             if not load.has_window:
@@ -203,7 +204,7 @@ class _Trial:
     def run_whole_life(self) -> None:
         """Run a trial without warm-up; server and clients are counted from exec to exit."""
         seen = self.seen
-        quiet = self._sample()
+        quiet = self.site.samples()
         with self._server() as server:
             seen.ready = server.ready
             self._count_ports(server.ready)
@@ -212,7 +213,7 @@ class _Trial:
                 seen.client_lives = [client.life for client in running if client.life is not None]
             seen.summary = server.stop()
             seen.server_life = server.life
-        seen.samples = (quiet, self._sample())
+        seen.samples = (quiet, self.site.samples())
 
     def _settled(self, server: Server | OwnServer) -> Snapshot:
         """Return the snapshot of an idle server.
@@ -226,11 +227,6 @@ class _Trial:
             lasted_ns = time.monotonic_ns() - began_ns
             self.busy.append(self.site.server.ask(runnable_ns, pid) - before > BUSY_SHARE * lasted_ns)
         return found
-
-    def _sample(self, ready: Ready | None = None) -> noise.Sample:
-        """Sample the noise outside a server; in a whole-life trial there is none yet, or no more."""
-        supervisor, server = (ready.supervisor_pid, ready.server_pid) if ready else (None, None)
-        return noise.sample(supervisor, self.site.networks(ready), server)
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Server | OwnServer]:
@@ -326,7 +322,11 @@ class _Trial:
     def _started(
         self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
-        """Start all clients at once; end those still running when the block ends."""
+        """Start all clients at once; end those still running when the block ends.
+
+        On several hosts they first open their connections, and then agree on a start.
+        """
+        together = len(clients) > 1 and len(self.site.clients) > 1 and not self.counts_lives
         profiles, load = self.profiles if sampled else None, self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
@@ -344,10 +344,18 @@ class _Trial:
                         counters=self.counters,
                         whole_life=self.counts_lives,
                         sampling=profiles.of_load(number) if profiles else None,
+                        awaits_start=together,
                         place=self._client_place(number),
                     )
                 )
                 started.callback(running[-1].end)
+            if together:
+                deadline = time.monotonic() + longest_seconds(load)
+                for each in running:
+                    each.connected(deadline - time.monotonic())
+                at_ns = time.monotonic_ns() + START_AHEAD_NS
+                for each in running:
+                    each.start(at_ns)
             yield running
 
     def _results(self, running: Sequence[LoadProcess | OwnLoad]) -> list[LoadResult]:

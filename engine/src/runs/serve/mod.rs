@@ -8,7 +8,7 @@ pub mod host;
 pub mod listener;
 pub mod own_counts;
 mod report;
-mod supervision;
+pub mod supervision;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

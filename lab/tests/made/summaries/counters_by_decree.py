@@ -129,7 +129,7 @@ class Counters:
         else:
             seen.before = seen.rest_before = _snapshot(SECOND, 0, _tally(0, 0), _zero(server))
             seen.after = seen.rest_after = _snapshot(SECOND + elapsed, 3_000_000, tally, server)
-        seen.samples = (_sample(0.0), _sample(1.0))
+        seen.samples = ([_sample(0.0)], [_sample(1.0)])
         return seen
 
     def _readout(self, contender: Contender, side: str, names: list[str], noise: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A process of this machine: what is written to it, what it prints, and its end."""
+"""A process: what is written to it, what it prints, and its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -28,8 +29,46 @@ starter = threading.main_thread()
 thread that started a process ends."""
 
 
-class Channel:
-    """A process of this machine, its input and output.
+class Channel(ABC):
+    """A process of this machine or another, its input and output."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Write to its input. If the process has ended, the next reading shows that."""
+
+    @abstractmethod
+    def close_input(self) -> None:
+        """Close its input, which asks a process under control to end."""
+
+    @abstractmethod
+    def read(self, seconds: float) -> bytes | None:
+        """Return what it has printed; empty at the end of its output. None: nothing came within `seconds`."""
+
+    def translated(self, line: str) -> str:
+        """Return a line of its output in which all readings of a clock are of this machine's clock."""
+        return line
+
+    @abstractmethod
+    def wait(self, seconds: float) -> int | None:
+        """Wait for its end and return its exit status; negative: the signal that killed it.
+
+        None if it runs longer than `seconds`.
+        """
+
+    @abstractmethod
+    def end(self, *, at_once: bool = False) -> None:
+        """End it if it still runs: close its input, SIGTERM, SIGKILL. Then reap it and close all files.
+
+        With `at_once` it gets no SIGTERM, after which a load would await its replies and print its result.
+        """
+
+    @abstractmethod
+    def errors(self) -> str:
+        """Return the end of its stderr; empty after `end`."""
+
+
+class LocalChannel(Channel):
+    """A process of this machine.
 
     Its stderr goes to an unnamed file, since a full pipe would block the process. It has a separate process
     group: Ctrl-C then reaches only Python, which ends load and server in order.
@@ -75,43 +114,28 @@ class Channel:
         self._selector.register(self._output, selectors.EVENT_READ)
 
     def write(self, data: bytes) -> None:
-        """Write to its input. If the process has ended, the next reading shows that."""
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.write(data)
             self._popen.stdin.flush()
 
     def close_input(self) -> None:
-        """Close its input, which asks a process under control to end."""
         if self._popen.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._popen.stdin.close()
 
     def read(self, seconds: float) -> bytes | None:
-        """Return what it has printed; empty at the end of its output. None: nothing came within `seconds`."""
         if seconds <= 0 or not self._selector.select(seconds):
             return None
         return os.read(self._output, PIECE)
 
-    def translated(self, line: str) -> str:
-        """Return a line of its output in which all readings of a clock are of this machine's clock."""
-        return line
-
     def wait(self, seconds: float) -> int | None:
-        """Wait for its end and return its exit status; negative: the signal that killed it.
-
-        None if it runs longer than `seconds`.
-        """
         try:
             return self._popen.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             return None
 
     def end(self, *, at_once: bool = False) -> None:
-        """End it if it still runs: close its input, SIGTERM, SIGKILL. Then reap it and close all files.
-
-        With `at_once` it gets no SIGTERM, after which a load would await its replies and print its result.
-        """
         self.close_input()
         try:
             if not at_once and self._popen.poll() is None:
@@ -130,7 +154,6 @@ class Channel:
             self._errors.close()
 
     def errors(self) -> str:
-        """Return the end of its stderr; empty after `end`."""
         if self._errors.closed:
             return ""
         # The process shares this descriptor's position and writes there, so it must not be moved.

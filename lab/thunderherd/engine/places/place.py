@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from thunderherd.engine.places.channel import Channel
+from thunderherd.engine.places.channel import Channel, LocalChannel
 from thunderherd.engine.places.executable import find_engine
 
 Parameters = ParamSpec("Parameters")
@@ -40,6 +40,11 @@ class Place:
         self.network_namespace = network_namespace
 
     @property
+    def host(self) -> str:
+        """The host in words; empty for this machine."""
+        return ""
+
+    @property
     def engine(self) -> Path:
         """The engine's executable at this place."""
         return self._engine or find_engine()
@@ -54,6 +59,10 @@ class Place:
         """The process at this place whose end ends all that are started here."""
         return os.getpid()
 
+    def time_there(self, here_ns: int) -> int:
+        """Return what the clock of this place shows at a time (`time.monotonic_ns`)."""
+        return here_ns
+
     def start(
         self,
         command: Sequence[str],
@@ -63,7 +72,7 @@ class Place:
         environment: Mapping[str, str] | None = None,
     ) -> Channel:
         """Start a process. With `control`, it reads what is written to its channel. Main thread only."""
-        return Channel(command, control=control, directory=directory, environment=environment)
+        return LocalChannel(command, control=control, directory=directory, environment=environment)
 
     def ask(
         self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs
@@ -76,6 +85,10 @@ class Place:
         pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
         inside = ["--network-namespace", self.network_namespace] if self.network_namespace else []
         return [*pinned, *inside, *(["--user", user] if user else [])]
+
+    def load_flags(self) -> list[str]:
+        """Return what a load at this place is allowed that others are not."""
+        return []
 
     def command(
         self,

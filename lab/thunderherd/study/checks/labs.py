@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting
-from thunderherd.errors import Problem
+from thunderherd.errors import Problem, UserError
+from thunderherd.hosts.addresses import parse_host
 from thunderherd.labs import KINDS, named, owners, takes
 from thunderherd.labs.kind import Kind
-from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse, written
+from thunderherd.labs.words import LOAD, OPTION, QUANTITIES, SERVER, InvalidQuantity, parse, written
 from thunderherd.study.checks.names import check_value
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
@@ -14,7 +17,7 @@ from thunderherd.toml.file import KeyPath, Problems, show, unknown
 CONGESTION = "congestion"
 """The key of [lab] that sets the congestion control of both sides, and the name of that setting."""
 
-KEYS = (*QUANTITIES, CONGESTION)
+KEYS = (*QUANTITIES, CONGESTION, SERVER, LOAD)
 """The keys of [lab] that only some kinds take."""
 
 
@@ -36,8 +39,17 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
             )
         elif key in QUANTITIES:
             _check_quantity(key, value, place, kind, catalogue, problems)
+        elif key in (SERVER, LOAD):
+            _check_hosts([value] if isinstance(value, str) else value, place, problems)
         elif setting := congestion_setting(catalogue):
             check_value(key, value, setting, place, problems)
+    if kind.reaches_hosts and each.lab.server is None and not each.lab.load:
+        problems.add(
+            each.where("lab", "kind"),
+            f"lab {show(kind.name)} names no host",
+            code="study.no_host",
+            hint=f'add {SERVER} = "ssh://a" or {LOAD} = ["ssh://b"]',
+        )
     if not kind.has_tcp:
         _check_without_tcp(kind, each, catalogue, problems)
 
@@ -65,6 +77,15 @@ def _given(each: Configuration, problems: Problems) -> list[str]:
     return given
 
 
+def _check_hosts(addresses: Iterable[str], place: KeyPath, problems: Problems) -> None:
+    for each in addresses:
+        try:
+            parse_host(each)
+        except UserError as error:
+            for problem in error.problems:
+                problems.add(place, problem.message, code=problem.code, hint=problem.hint)
+
+
 def _check_quantity(
     key: str, value: object, place: KeyPath, kind: Kind, catalogue: Catalogue, problems: Problems
 ) -> None:
@@ -85,7 +106,7 @@ def _check_quantity(
 
 def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
     over, before = f"lab {show(kind.name)} has no TCP", len(problems)
-    with_tcp = [other.name for other in KINDS.values() if other.has_tcp]
+    with_tcp = [other.name for other in KINDS.values() if other.has_tcp and not other.reaches_hosts]
     needs: list[tuple[KeyPath, str, str | None]] = []
     if design := catalogue.design(each.design):
         needs.append((each.where("design"), design.name, design.tcp_only))

@@ -7,12 +7,12 @@ The descriptions of the fields are printed in error messages and in `docs/genera
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from thunderherd.engine.catalogue import Defaults, Way
 from thunderherd.engine.outputs.parsers import PARSERS
-from thunderherd.labs import KINDS, USUAL, with_namespaces
-from thunderherd.labs.words import QUANTITIES
+from thunderherd.labs import KINDS, OF_HOSTS, USUAL, with_namespaces
+from thunderherd.labs.words import LOAD, QUANTITIES, SERVER
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
@@ -31,7 +31,7 @@ Cpus = Annotated[
 
 SEND = 'the primitive that sends, such as "writev" (default: the engine\'s usual one)'
 RECEIVE = 'the primitive that receives, such as "readv" (default: the engine\'s usual one)'
-LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
+LOAD_PROCESSES = "load processes that run at the same time, on each host of the load, 1 to 64"
 TRIAL = (
     '"window": a warm-up, then a measured window; "whole_life": the whole life of the server, exec to exit'
 )
@@ -207,6 +207,12 @@ class LabTable(StrictTable):
     congestion: str | None = Field(
         default=None, description='the congestion control of both sides, such as "cubic"'
     )
+    server: str | None = Field(
+        default=None, description='lab "hosts": the host of the server, such as "ssh://alice@a"'
+    )
+    load: list[str] | None = Field(
+        default=None, description='lab "hosts": the hosts of the load, such as ["ssh://b", "ssh://c"]'
+    )
     placement: Literal["free", "apart"] = Field(
         default="free",
         description='"free": the kernel chooses CPUs; "apart": the first CPU for the server, the others for '
@@ -223,6 +229,14 @@ class LabTable(StrictTable):
         pattern=r"^[a-z0-9_][a-z0-9_-]*$",
         description='the user that servers and clients run as if root runs the study, such as "nobody"',
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_hosts(cls, data: object) -> object:
+        """A lab that names hosts is of their kind."""
+        if isinstance(data, dict) and not {SERVER, LOAD}.isdisjoint(data):
+            return {"kind": OF_HOSTS.name} | data
+        return data
 
 
 class LabChanges(LabTable, total=False):

@@ -1,0 +1,297 @@
+"""Trials across hosts, which are network namespaces here: what they measure, and what follows a loss."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from made.hosts.network import Network
+from made.refusals import refused
+from made.small_studies import head
+
+from thunderherd.engine.client import catalogue
+from thunderherd.errors import UserError
+from thunderherd.hosts import cluster as clusters
+from thunderherd.hosts import links
+from thunderherd.hosts.addresses import parse_host
+from thunderherd.hosts.cluster import Cluster
+from thunderherd.records.directory import load
+from thunderherd.records.trial import TrialRecord
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.sites import site_of
+from thunderherd.trial.trial import run_trial
+
+LONGEST_NOTICE = {"killed": 2.0, "cut": 15.0}
+"""The seconds within which the loss of a host is noticed."""
+
+STUDY = (
+    head(
+        "hosts",
+        kind="closed_connections",
+        load="",
+        settings='clients = 7, duration = "{duration}", bytes = 4000',
+        metric="server_cpu_per_request",
+    )
+    + """\
+[lab]
+server = "netns:{server}"
+load = [{load}]
+[comparisons]
+all_pairs = false
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "epoll"
+design = "epoll"
+"""
+)
+
+
+def study_of(folder: Path, network: Network, duration: str = "300ms") -> Study:
+    """A study whose server is in the first namespace, and whose load is in both others."""
+    server, *others = network.names
+    text = STUDY.replace("{duration}", duration).replace("{server}", server)
+    path = folder / "hosts.toml"
+    path.write_text(text.replace("{load}", ", ".join(f'"netns:{each}"' for each in others)))
+    return load_study(str(path), "quick", (), catalogue())
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_run_across_hosts_has_the_shape_of_any_other(network: Network, tmp_path: Path) -> None:
+    study = study_of(tmp_path, network)
+    run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
+    results = load(tmp_path / "run")
+    (trial,) = results.trials
+    assert trial.valid, trial.invalid_reasons
+    server = network.names[0]
+    assert trial.ready is not None and trial.ready.address.startswith(f"{network.addresses[server]}:")
+    assert [each.settings["clients"] for each in trial.loads] == [4, 3], "both hosts share the clients"
+    windows = [each.window for each in trial.loads if each.window is not None]
+    assert len(windows) == 2
+    edges = [each.started_monotonic_ns for each in windows]
+    assert max(edges) - min(edges) < 200e6, "they start at a time that they have agreed on"
+    assert trial.metrics is not None and (trial.metrics["requests_per_second"] or 0) > 0
+    of_lab = next(iter(results.run.machine["labs"].values()))
+    assert of_lab["address"] == network.addresses[server]
+    assert [*of_lab["hosts"]] == [f"netns:{each}" for each in network.names]
+    assert eventually_empty(network)
+
+
+def lost_in_trial(folder: Path, network: Network, lose: Callable[[], None], how: str) -> None:
+    """Check that a host that is lost in mid-trial makes the trial invalid in time, and comes back."""
+    happened: list[float] = []
+
+    def happens() -> None:
+        happened.append(time.monotonic())
+        lose()
+
+    longer, short = (study_of(folder, network, duration).contenders[0] for duration in ("30s", "300ms"))
+    study = study_of(folder, network)
+    with site_of(longer.lab) as site:
+        timer = threading.Timer(1.0, happens)
+        timer.start()
+        trial = run_trial(study, longer, block=1, position=1, seed=1, site=site)
+        noticed = time.monotonic() - happened[0]
+        timer.join()
+        assert not trial.valid
+        assert any(f"host {network.names[1]} was lost" in each for each in trial.invalid_reasons), trial
+        assert noticed < LONGEST_NOTICE[how], trial.invalid_reasons
+        network.mend(network.names[1])
+        site.check()
+        again = run_trial(study, short, block=1, position=1, seed=1, attempt=2, site=site)
+        assert again.valid, again.invalid_reasons
+    assert eventually_empty(network)
+
+
+def eventually_empty(network: Network) -> bool:
+    """True if no process is left in the namespaces a moment later."""
+    return any(not network.processes() or time.sleep(0.1) for _ in range(50))
+
+
+def agents(network: Network, name: str) -> list[int]:
+    """Return the agents in a namespace."""
+    namespace = Path(f"/run/netns/{name}").stat().st_ino
+    found = []
+    for pid in network.processes():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"thunderherd.hosts.agent" in words and Path(f"/proc/{pid}/ns/net").stat().st_ino == namespace:
+            found.append(pid)
+    return found
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_killed_agent_ends_the_trial_with_its_name_and_comes_back(network: Network, tmp_path: Path) -> None:
+    def lose() -> None:
+        (agent,) = agents(network, network.names[1])
+        os.kill(agent, signal.SIGKILL)
+
+    lost_in_trial(tmp_path, network, lose, "killed")
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_cut_link_ends_the_trial_with_the_name_of_the_host(network: Network, tmp_path: Path) -> None:
+    lost_in_trial(tmp_path, network, lambda: network.cut(network.names[1]), "cut")
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(clusters, "GREETING_SECONDS", 1.0)
+
+    class Cuts(PlainProgress):
+        """Progress that takes away a namespace after the first trial."""
+
+        def trial_ends(self, trial: TrialRecord) -> None:
+            super().trial_ends(trial)
+            monkeypatch.setattr(links, "NAMESPACES", tmp_path)
+            (agent,) = agents(network, network.names[2])
+            os.kill(agent, signal.SIGKILL)
+
+    with pytest.raises(UserError) as ended:
+        run_study(two_blocks(tmp_path, network), tmp_path / "run", seed=1, show=Cuts(io.StringIO()))
+    (problem,) = ended.value.problems
+    assert problem.code == "hosts.lost" and network.names[2] in problem.message
+    assert "--resume" in problem.hint
+    assert len(load(tmp_path / "run").trials) == 1
+    assert eventually_empty(network)
+
+
+def two_blocks(folder: Path, network: Network) -> Study:
+    study_of(folder, network)
+    path = folder / "hosts.toml"
+    path.write_text(path.read_text().replace("repetitions = 1", "repetitions = 2"))
+    return load_study(str(path), "quick", (), catalogue())
+
+
+DRIVER = """\
+import io, sys
+from pathlib import Path
+from thunderherd.engine.client import catalogue
+from thunderherd.run.progress import PlainProgress
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import load_study
+study = load_study(sys.argv[1], "quick", (), catalogue())
+run_study(study, Path(sys.argv[2]), seed=1)
+"""
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_nothing_is_left_of_a_killed_driver(network: Network, tmp_path: Path) -> None:
+    study_of(tmp_path, network, "30s")
+    words = [sys.executable, "-c", DRIVER, str(tmp_path / "hosts.toml"), str(tmp_path / "run")]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+        try:
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "run").exists() or len(network.processes()) < 6:
+                assert time.monotonic() < deadline and driver.poll() is None
+                time.sleep(0.05)
+        finally:
+            driver.kill()
+    assert eventually_empty(network)
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_client_without_the_certificate_of_the_session_is_refused(network: Network) -> None:
+    with Cluster([parse_host(f"netns:{network.names[0]}")]) as cluster:
+        (host,) = cluster.hosts.values()
+        ports = {network.here: cluster.ports[network.here], **dict([address_of(host.worker)])}
+        for address, port in ports.items():
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with pytest.raises(OSError), encrypted(address, port, context) as connection:
+                connection.sendall(b"hello")
+                # Since TLS 1.3, a client learns only now that it is refused.
+                if not connection.recv(1):
+                    raise OSError("closed")
+            with socket.create_connection((address, port), 5) as plain:
+                plain.settimeout(10)
+                plain.sendall(b"hello" * 100)
+                assert b"hello" not in received(plain)
+        assert cluster.call(host, "clock") > 0
+
+
+@contextlib.contextmanager
+def encrypted(address: str, port: int, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+    """Connect with TLS, but without a certificate."""
+    with socket.create_connection((address, port), 5) as plain, context.wrap_socket(plain) as connection:
+        yield connection
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return what comes until the connection ends."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(4096):
+            found += piece
+    return found
+
+
+def address_of(worker: str) -> tuple[str, int]:
+    host, _, port = worker.partition("://")[2].rpartition(":")
+    return host, int(port)
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.parametrize("fact", ["version", "code", "engine_hash", "dask"])
+def test_another_version_is_refused_before_the_first_trial(
+    network: Network, monkeypatch: pytest.MonkeyPatch, fact: str
+) -> None:
+    here = clusters.facts()
+    monkeypatch.setattr(clusters, "facts", lambda: here | {fact: "0.0.0"})
+    address = parse_host(f"netns:{network.names[0]}")
+    (problem,) = refused(Cluster([address]).__enter__)
+    assert problem.code == "hosts.other_version" and network.names[0] in problem.message
+    assert "0.0.0" in problem.message and "--install" in problem.hint
+    assert eventually_empty(network)
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_clocks_that_differ_are_compared(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 5000
+    ahead = ["unshare", "--time", f"--monotonic={seconds}", "--fork", "--kill-child", *links.AGENT]
+    if subprocess.run([*ahead[:5], "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("this machine has no time namespaces")
+    monkeypatch.setattr(links, "AGENT", ahead)
+    study = study_of(tmp_path, network)
+    with site_of(study.contenders[0].lab) as site:
+        facts = site.facts()["hosts"]
+        trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
+    for each in facts.values():
+        assert abs(each["clock_ahead_ns"] - seconds * 10**9) <= each["clock_error_ns"] + 10**7
+    assert trial.valid, trial.invalid_reasons
+    assert (
+        abs(
+            (trial.loads[0].window.started_monotonic_ns if trial.loads[0].window else 0) - time.monotonic_ns()
+        )
+        < 60e9
+    )
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_an_address_that_the_load_does_not_reach_is_named(network: Network, tmp_path: Path) -> None:
+    server, other, _ = network.names
+    nowhere = network.addresses[server].rpartition(".")[0] + ".99"
+    study = study_of(tmp_path, network)
+    lab = study.contenders[0].lab
+    named = lab.model_copy(update={"server": f"netns:{server}?data={nowhere}", "load": (f"netns:{other}",)})
+    (problem,) = refused(site_of(named).__enter__)
+    print(problem)
+    assert problem.code == "hosts.no_path" and nowhere in problem.message and server in problem.message
+    assert eventually_empty(network)

@@ -1,0 +1,1 @@
+"""Hosts of tests: network namespaces of this machine, and SSH servers in them."""

@@ -1,0 +1,88 @@
+"""Finds the address under which a server is reached for the measured traffic.
+
+It may differ from that for control: hosts have networks for management, and names that lead to those. Each
+candidate is tried with a server and a request, from every host that will send load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from thunderherd.engine.client import EngineError, Server, catalogue, start_load
+from thunderherd.errors import UserError
+from thunderherd.hosts.addresses import DATA
+from thunderherd.hosts.cluster import HostLostError, HostPlace
+
+WORKLOAD = "bytes"
+"""The workload of the request."""
+CONNECT_SECONDS = 2.0
+"""The time after which a request is given up."""
+LOOPBACK = "127.0.0.1"
+MOST = 8
+"""The most addresses of a host that are tried."""
+
+
+@dataclass(frozen=True)
+class DataPath:
+    """The address of the server for the measured traffic, and how it was found."""
+
+    address: str
+    found: str
+
+
+def data_path(server: HostPlace, clients: Sequence[HostPlace]) -> DataPath:
+    """Return the first address of the server's host that all hosts of the load reach.
+
+    Raises `UserError` with what went wrong at each address.
+    """
+    named = server.there.address.data
+    failures: list[str] = []
+    for address in [named] if named else candidates(server, clients):
+        why = unreached(address, server, clients)
+        if why is None:
+            return DataPath(address, "as given" if named else "found by trying")
+        failures.append(f"{address}: {why}")
+    raise UserError(
+        f"host {server.there.name} has no address that the load reaches ({'; '.join(failures) or 'none'})",
+        code="hosts.no_path",
+        hint=f"name one: {str(server.there.address).partition('?')[0]}?{DATA}=ADDRESS",
+    )
+
+
+def candidates(server: HostPlace, clients: Sequence[HostPlace]) -> Iterable[str]:
+    """Return addresses of the server's host, those that are likely first."""
+    if all(each.host == server.host for each in clients):
+        return [LOOPBACK]
+    greeting = server.there.greeting
+    return list(dict.fromkeys([*greeting["reached_at"], *greeting["addresses"]]))[:MOST]
+
+
+def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> str | None:
+    """Return why a server at an address is not reached by every host of the load; None if it is."""
+    design = catalogue(server.local_engine).defaults.design
+    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
+    try:
+        with Server(design, workload=WORKLOAD, listen=listen, place=server) as listening:
+            for each in dict.fromkeys(clients):
+                why = _unreached_from(each, listening.ready.address)
+                if why is not None:
+                    return f"from {each.there.name}: {why}"
+            listening.stop()
+    except HostLostError:
+        raise
+    except (EngineError, UserError) as error:
+        return str(error)
+    return None
+
+
+def _unreached_from(client: HostPlace, address: str) -> str | None:
+    settings = {"children": 1, "loops": 1, "timeout": int(CONNECT_SECONDS * 1e9)}
+    running = start_load(WORKLOAD, address, kind="closed", settings=settings, place=client)
+    try:
+        result = running.wait(3 * CONNECT_SECONDS)
+    finally:
+        running.end()
+    if result.tally.requests == 1:
+        return None
+    return result.first_error or "no reply"
