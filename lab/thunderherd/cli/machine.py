@@ -10,7 +10,6 @@ import typer
 
 from thunderherd.cli.options import AsJson
 from thunderherd.errors import UserError
-from thunderherd.labs.hosts import check_cluster
 from thunderherd.toml.cpus import cpus_of
 
 if TYPE_CHECKING:
@@ -306,6 +305,9 @@ def hosts(
     if install or uninstall:
         _change(found, install=install)
         return
+
+    from thunderherd.labs.hosts import check_cluster
+
     check_cluster()
 
     from thunderherd.hosts.survey import survey

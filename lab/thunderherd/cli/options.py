@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.errors import UserError
-from thunderherd.labs.words import LOAD, SERVER
+from thunderherd.hosts.addresses import LOAD, SERVER
 from thunderherd.machine.room import check_room as check_room
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from thunderherd.errors import UserError
 
 SSH, NETNS, THIS = "ssh://", "netns:", "this"
+SERVER, LOAD = "server", "load"
+"""The keys of [lab] that name hosts, and the options that do."""
 DATA = "data"
 """The parameter with the address for the measured traffic."""
 EXAMPLE = f"{SSH}alice@a or {SSH}a?data=10.0.1.5"

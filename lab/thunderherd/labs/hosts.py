@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from thunderherd.engine.lines import Ready
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import THIS, parse_host
+from thunderherd.hosts.addresses import LOAD, SERVER, THIS, parse_host
 from thunderherd.labs.kind import Kind, Site
-from thunderherd.labs.words import LOAD, SERVER, Ends, in_words
+from thunderherd.labs.words import Ends, in_words
 from thunderherd.machine import noise, proc, tcp_sockets
 
 if TYPE_CHECKING:

@@ -16,9 +16,6 @@ from thunderherd.toml.quantities import BIT_RATE, COUNT, SHARE, TIME, NoQuantity
 
 OPTION = "--lab"
 
-SERVER, LOAD = "server", "load"
-"""The keys of [lab] that name hosts, and the options that do."""
-
 
 @dataclass(frozen=True)
 class Ends:

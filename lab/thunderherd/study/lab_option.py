@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from thunderherd.errors import Problem, UserError
+from thunderherd.hosts.addresses import LOAD, SERVER
 from thunderherd.labs import KINDS, OF_HOSTS, owners, takes
-from thunderherd.labs.words import LOAD, OPTION, QUANTITIES, SERVER, InvalidQuantity, parse
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse
 from thunderherd.study.file.tables import LabTable
 from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import show, unknown

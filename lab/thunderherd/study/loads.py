@@ -9,8 +9,8 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.dry_run import Answer, Command, ask, load_command, server_command
 from thunderherd.engine.lines import Refused
 from thunderherd.errors import Problem
+from thunderherd.hosts.addresses import LOAD
 from thunderherd.labs import KINDS
-from thunderherd.labs.words import LOAD
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.resolved import CONNECTIONS, KEPT, SOURCES, Contender, LoadPlan

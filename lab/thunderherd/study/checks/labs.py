@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting
 from thunderherd.errors import Problem, UserError
-from thunderherd.hosts.addresses import parse_host
+from thunderherd.hosts.addresses import LOAD, SERVER, parse_host
 from thunderherd.labs import KINDS, named, owners, takes
 from thunderherd.labs.kind import Kind
-from thunderherd.labs.words import LOAD, OPTION, QUANTITIES, SERVER, InvalidQuantity, parse, written
+from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse, written
 from thunderherd.study.checks.names import check_value
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import KeyPath, Problems, show, unknown

@@ -11,8 +11,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from thunderherd.engine.catalogue import Defaults, Way
 from thunderherd.engine.outputs.parsers import PARSERS
+from thunderherd.hosts.addresses import LOAD, SERVER
 from thunderherd.labs import KINDS, OF_HOSTS, USUAL, with_namespaces
-from thunderherd.labs.words import LOAD, QUANTITIES, SERVER
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CostTable, CountingTable, ProfilingTable
 from thunderherd.records.summary import Axis, TrialForm
