@@ -13,6 +13,7 @@ from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import EngineLine, Used
 from thunderherd.engine.lines import (
     Accepted,
+    Connected,
     Life,
     LoadResult,
     Mark,
@@ -31,6 +32,7 @@ SCHEMA = json.loads(
     ).read_text()
 )
 LINES: list[type[EngineLine]] = [
+    Connected,
     Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
     Limits, LimitRound, LimitUnavailable, ConformCase, Conformed, ConformStop, Accepted, Refused,
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from made.hosts.network import Network
+from made.hosts.network import Network, assert_measured
 from made.refusals import refused
 from made.small_studies import head
 
@@ -75,7 +75,7 @@ def test_a_run_across_hosts_has_the_shape_of_any_other(network: Network, tmp_pat
     run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
     results = load(tmp_path / "run")
     (trial,) = results.trials
-    assert trial.valid, trial.invalid_reasons
+    assert_measured(trial)
     server = network.names[0]
     assert trial.ready is not None and trial.ready.address.startswith(f"{network.addresses[server]}:")
     assert [each.settings["clients"] for each in trial.loads] == [4, 3], "both hosts share the clients"
@@ -112,7 +112,7 @@ def lost_in_trial(folder: Path, network: Network, lose: Callable[[], None], how:
         network.mend(network.names[1])
         site.check()
         again = run_trial(study, short, block=1, position=1, seed=1, attempt=2, site=site)
-        assert again.valid, again.invalid_reasons
+        assert_measured(again)
     assert eventually_empty(network)
 
 
@@ -275,7 +275,7 @@ def test_clocks_that_differ_are_compared(
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
     for each in facts.values():
         assert abs(each["clock_ahead_ns"] - seconds * 10**9) <= each["clock_error_ns"] + 10**7
-    assert trial.valid, trial.invalid_reasons
+    assert_measured(trial)
     assert (
         abs(
             (trial.loads[0].window.started_monotonic_ns if trial.loads[0].window else 0) - time.monotonic_ns()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made.hosts.network import Network, ip, sshd
+from made.hosts.network import Network, assert_measured, ip, sshd
 from made.refusals import refused
 from made.small_studies import one_block
 
@@ -99,7 +99,7 @@ def test_an_agent_is_installed_measures_and_is_removed(
     with site_of(study.contenders[0].lab) as site:
         assert site.facts()["address"] == network.addresses[network.names[0]]
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
-    assert trial.valid, trial.invalid_reasons
+    assert_measured(trial)
     assert uninstall(other) == [agent.name], "both hosts have this home"
     assert not (over_ssh["home"] / FOLDER).exists()
     assert uninstall(server) == []

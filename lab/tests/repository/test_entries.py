@@ -143,6 +143,7 @@ def test_lab_contains_no_name_of_an_entry(path: Path) -> None:
 
 LABS = LAB / "labs"
 LABS_SAID = {
+    ("hosts.cluster", "remote"): "the engine's option --allow-remote",
     ("cli.options", "loopback"): "the default of --lab, in its help",
     ("doctor.network", "loopback"): "the interface, in what bounds its speed",
     ("engine.lines", "loopback"): "the engine's description of an interface, generated",

@@ -26,7 +26,7 @@ def test_a_cpu_quota_that_stops_a_side_makes_a_trial_invalid(
         BEFORE, monotonic=101.0, throttled=5, throttled_seconds=7.0 + stopped,
         server_throttled_seconds=stopped if is_server else 0.0,
     )  # fmt: skip
-    seen = Observation(small_study.contenders[0], samples=(BEFORE, after))
+    seen = Observation(small_study.contenders[0], samples=([BEFORE], [after]))
     found = {each for each in faults_of(seen) if each in (THROTTLED, SERVER_THROTTLED)}
     assert found == ({SERVER_THROTTLED if is_server else THROTTLED} if is_fault else set())
 

@@ -306,7 +306,7 @@ def hosts(
         _change(found, install=install)
         return
 
-    from thunderherd.labs.hosts import check_cluster
+    from thunderherd.labs.remote import check_cluster
 
     check_cluster()
 

@@ -16,7 +16,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import thunderherd
 from thunderherd.engine.places.executable import find_engine
 
 FOLDER = ".local/share/thunderherd/agents"
@@ -80,7 +79,7 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def _package() -> Path:
-    return Path(thunderherd.__file__).parent
+    return Path(__file__).parents[1]
 
 
 def _package_files() -> list[Path]:

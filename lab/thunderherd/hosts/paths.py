@@ -14,8 +14,6 @@ from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import DATA
 from thunderherd.hosts.cluster import HostLostError, HostPlace
 
-WORKLOAD = "bytes"
-"""The workload of the request."""
 CONNECT_SECONDS = 2.0
 """The time after which a request is given up."""
 LOOPBACK = "127.0.0.1"
@@ -60,12 +58,12 @@ def candidates(server: HostPlace, clients: Sequence[HostPlace]) -> Iterable[str]
 
 def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> str | None:
     """Return why a server at an address is not reached by every host of the load; None if it is."""
-    design = catalogue(server.local_engine).defaults.design
+    usual = catalogue(server.local_engine).defaults
     listen = f"[{address}]:0" if ":" in address else f"{address}:0"
     try:
-        with Server(design, workload=WORKLOAD, listen=listen, place=server) as listening:
+        with Server(usual.design, workload=usual.workload, listen=listen, place=server) as listening:
             for each in dict.fromkeys(clients):
-                why = _unreached_from(each, listening.ready.address)
+                why = _unreached_from(each, listening.ready.address, usual.workload)
                 if why is not None:
                     return f"from {each.there.name}: {why}"
             listening.stop()
@@ -76,9 +74,9 @@ def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> 
     return None
 
 
-def _unreached_from(client: HostPlace, address: str) -> str | None:
+def _unreached_from(client: HostPlace, address: str, workload: str) -> str | None:
     settings = {"children": 1, "loops": 1, "timeout": int(CONNECT_SECONDS * 1e9)}
-    running = start_load(WORKLOAD, address, kind="closed", settings=settings, place=client)
+    running = start_load(workload, address, settings=settings, place=client)
     try:
         result = running.wait(3 * CONNECT_SECONDS)
     finally:

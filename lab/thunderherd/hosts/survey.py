@@ -27,7 +27,6 @@ ROUND_TRIP_NS, TRANSFER_NS = 300_000_000, 500_000_000
 """The lengths of the loads that measure the round trip and the bandwidth between two hosts."""
 IP_MTU = 14
 """The option that has the path MTU of a connected socket (ip(7)); Python does not name it."""
-LOAD = "closed_connections"
 
 
 class _Part(BaseModel):
@@ -60,11 +59,11 @@ class Path(_Part):
         default=None, description="speed of the interface, Mbit/s. Null: it does not say"
     )
     round_trip_microseconds: float | None = Field(
-        default=None, description="median time of a request of 1 byte over a persistent connection"
+        default=None, description="median time of a request over a persistent connection"
     )
     gigabits_per_second: float | None = Field(
         default=None,
-        description="bandwidth over one connection, in the usual direction of the workload stream",
+        description="bandwidth over one connection, Gbit/s",
     )
     receiving_cpu: int | None = Field(
         default=None,
@@ -138,9 +137,12 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
     path = Path(load=load.host, server=server.host)
     try:
         address = data_path(server, [load]).address
-        round_trip = _measured(load, server, address, "bytes", {"bytes": 1}, ROUND_TRIP_NS)
+        offered = catalogue(server.local_engine)
+        asking = offered.defaults.workload
+        moving = next(each.name for each in offered.workloads if each.measured_by != "requests")
+        round_trip = _measured(load, server, address, asking, ROUND_TRIP_NS)
         before = load.ask(noise.sample).softirqs
-        moved = _measured(load, server, address, "stream", {}, TRANSFER_NS)
+        moved = _measured(load, server, address, moving, TRANSFER_NS)
         spent = [late - early for late, early in zip(load.ask(noise.sample).softirqs, before, strict=True)]
     except HostLostError:
         raise
@@ -158,15 +160,15 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
     return path.model_copy(update=found)
 
 
-def _measured(
-    load: HostPlace, server: HostPlace, address: str, workload: str, given: dict[str, SettingValue], ns: int
-) -> Any:
+def _measured(load: HostPlace, server: HostPlace, address: str, workload: str, ns: int) -> Any:
     """Return the result of a load of one client."""
     listen = f"[{address}]:0" if ":" in address else f"{address}:0"
-    design = catalogue(server.local_engine).defaults.design
-    settings: dict[str, SettingValue] = {"clients": 1, "duration": ns, **given}
+    offered = catalogue(server.local_engine)
+    design = offered.defaults.design
+    kind = next(each for each in offered.loads if each.duration and not each.goes_by_a_schedule)
+    settings: dict[str, SettingValue] = {str(kind.clients): 1, str(kind.duration): ns}
     with Server(design, workload=workload, listen=listen, place=server) as listening:
-        running = start_load(workload, listening.ready.address, kind=LOAD, settings=settings, place=load)
+        running = start_load(workload, listening.ready.address, kind=kind.name, settings=settings, place=load)
         try:
             found = running.wait(ns / 1e9 + 10)
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thunderherd.labs import hosts, loopback, unix, veth
+from thunderherd.labs import loopback, remote, unix, veth
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import QUANTITIES, parse
 
@@ -14,7 +14,7 @@ KINDS: dict[str, Kind] = {
         loopback,
         veth,
         unix,
-        hosts,
+        remote,
     )
 }
 """All kinds by name, which is the name of the file."""

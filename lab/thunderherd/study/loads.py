@@ -130,7 +130,7 @@ def _in_words(refused: Refused, made: Contender) -> Problem:
 def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Iterator[Blamed]:
     """Yield what does not fit the lab, and connections that the server cannot serve."""
     load = made.load
-    if load.clients < load.hosts:
+    if load.hosts > 1 and load.clients < load.hosts:
         yield (
             [("load", "settings", load.clients_by or ""), ("lab", LOAD)],
             Problem(

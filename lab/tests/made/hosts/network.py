@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from thunderherd.records.trial import TrialRecord
+from thunderherd.trial.observation import TOO_BUSY
+
 NETWORK = "10.231.{number}"
 """Networks of tests; `number` is that of the process, so that two runs do not meet."""
 LETTERS = "abc"
@@ -91,6 +94,12 @@ def network() -> Iterator[Network]:
                 ip("netns", "del", name)
         with contextlib.suppress(subprocess.CalledProcessError):
             ip("link", "del", made.bridge)
+
+
+def assert_measured(trial: TrialRecord) -> None:
+    """Assert that a trial is valid, or that nothing but a busy machine kept it from being so."""
+    assert all(TOO_BUSY in reason for reason in trial.invalid_reasons), trial.invalid_reasons
+    assert trial.loads and all(each.tally.requests for each in trial.loads)
 
 
 def sshd() -> Path | None:

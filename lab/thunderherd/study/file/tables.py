@@ -209,10 +209,11 @@ class LabTable(StrictTable):
         default=None, description='the congestion control of both sides, such as "cubic"'
     )
     server: str | None = Field(
-        default=None, description='lab "hosts": the host of the server, such as "ssh://alice@a"'
+        default=None, description=f'lab "{OF_HOSTS.name}": the host of the server, such as "ssh://alice@a"'
     )
     load: list[str] | None = Field(
-        default=None, description='lab "hosts": the hosts of the load, such as ["ssh://b", "ssh://c"]'
+        default=None,
+        description=f'lab "{OF_HOSTS.name}": the hosts of the load, such as ["ssh://b", "ssh://c"]',
     )
     placement: Literal["free", "apart"] = Field(
         default="free",

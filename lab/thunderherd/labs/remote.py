@@ -1,4 +1,4 @@
-"""Hosts: server and load on other machines, reached over SSH, or in network namespaces of this one."""
+"""Remote: server and load on other machines, reached over SSH, or in network namespaces of this one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class HostsSite(Site):
 
 
 KIND = Hosts(
-    name="hosts",
+    name="remote",
     summary="Server and load on hosts that are reached over SSH, or in network namespaces that have names",
     source="ssh(1), ip-netns(8)",
     reaches_hosts=True,
