@@ -49,6 +49,11 @@ class HostAddress:
         return f"{self.kind}{where}{port}{data}"
 
 
+def listen_at(address: str) -> str:
+    """Return an address as a server takes it, with a port of the kernel's choice."""
+    return f"[{address}]:0" if ":" in address else f"{address}:0"
+
+
 def is_host(text: str) -> bool:
     """True if a text has the form of a host's address."""
     return text.startswith((SSH, NETNS)) or text == THIS

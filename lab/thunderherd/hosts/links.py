@@ -29,8 +29,6 @@ END_SECONDS = 5.0
 """The time in which an agent ends after its input has."""
 MESSAGE_BYTES = 2048
 """The most of what ssh(1) or an agent prints as an error that is shown, from its end."""
-SSH_FAILED = 255
-"""The exit status of ssh(1) if it cannot connect."""
 
 
 class Link:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import DATA
+from thunderherd.hosts.addresses import DATA, listen_at
 from thunderherd.hosts.cluster import HostLostError, HostPlace
 
 CONNECT_SECONDS = 2.0
@@ -59,9 +59,10 @@ def candidates(server: HostPlace, clients: Sequence[HostPlace]) -> Iterable[str]
 def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> str | None:
     """Return why a server at an address is not reached by every host of the load; None if it is."""
     usual = catalogue(server.local_engine).defaults
-    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
     try:
-        with Server(usual.design, workload=usual.workload, listen=listen, place=server) as listening:
+        with Server(
+            usual.design, workload=usual.workload, listen=listen_at(address), place=server
+        ) as listening:
             for each in dict.fromkeys(clients):
                 why = _unreached_from(each, listening.ready.address, usual.workload)
                 if why is not None:

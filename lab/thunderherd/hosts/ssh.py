@@ -31,8 +31,6 @@ OPTIONS = {
 }
 FAILED = 255
 """The exit status of ssh(1) if it cannot connect, or loses its connection."""
-NO_AGENT = 127
-"""The exit status of the agent's command if the agent is not installed."""
 FORWARD_SECONDS = 20.0
 """The time in which a tunnel opens."""
 COMMAND_SECONDS = 300.0

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import HostAddress
+from thunderherd.hosts.addresses import HostAddress, listen_at
 from thunderherd.hosts.cluster import PINGS, Cluster, HostLostError, HostPlace
 from thunderherd.hosts.paths import data_path
 from thunderherd.machine import description, noise
@@ -162,12 +162,11 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
 
 def _measured(load: HostPlace, server: HostPlace, address: str, workload: str, ns: int) -> Any:
     """Return the result of a load of one client."""
-    listen = f"[{address}]:0" if ":" in address else f"{address}:0"
     offered = catalogue(server.local_engine)
     design = offered.defaults.design
     kind = next(each for each in offered.loads if each.duration and not each.goes_by_a_schedule)
     settings: dict[str, SettingValue] = {str(kind.clients): 1, str(kind.duration): ns}
-    with Server(design, workload=workload, listen=listen, place=server) as listening:
+    with Server(design, workload=workload, listen=listen_at(address), place=server) as listening:
         running = start_load(workload, listening.ready.address, kind=kind.name, settings=settings, place=load)
         try:
             found = running.wait(ns / 1e9 + 10)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from thunderherd.engine.lines import Ready
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import LOAD, SERVER, THIS, parse_host
+from thunderherd.hosts.addresses import LOAD, SERVER, THIS, listen_at, parse_host
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import Ends, in_words
 from thunderherd.machine import noise, proc, tcp_sockets
@@ -67,7 +67,7 @@ class HostsSite(Site):
         self.clients = tuple(clients)
         self.title = in_words(kind.name, {}, ends)
         self.address = path.address
-        self.listen = f"[{path.address}]:0" if ":" in path.address else f"{path.address}:0"
+        self.listen = listen_at(path.address)
 
     def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
         of_hosts = super().samples(ready)
