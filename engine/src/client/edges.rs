@@ -26,6 +26,7 @@ pub fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
 pub fn wait_for_start(run: &LoadRun) {
     if let Some(start) = (run.agree)() {
         sleep_until(start, || !signal::interrupted());
+        run.agreed_start.store(now(), Relaxed);
     }
 }
 

@@ -285,6 +285,8 @@ pub struct LoadRun {
     pub connecting: Option<SharedHistogram>,
     /// Called when all clients are about to send. Returns when they start (CLOCK_MONOTONIC, nanoseconds); `None`: at once.
     pub agree: fn() -> Option<u64>,
+    /// Time at which clients started by agreement; 0: nothing was agreed.
+    pub agreed_start: AtomicU64,
     /// Called at each edge of the window, with that moment (CLOCK_MONOTONIC, nanoseconds).
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
     /// Output of `--show`, if given.

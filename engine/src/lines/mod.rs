@@ -222,9 +222,10 @@ pub struct LoadResult {
     pub expected_requests: Option<u64>,
     /// Tally of connections, requests, bytes and errors.
     pub tally: Counts,
-    /// Time from before the first connection until after the last reply.
+    /// Time from the start until after the last reply.
     pub elapsed_ns: u64,
-    /// CLOCK_MONOTONIC before the first connection.
+    /// CLOCK_MONOTONIC at the start: before the first connection, or when the first request may be sent if several loads have
+    /// agreed on that.
     pub started_monotonic_ns: u64,
     /// CLOCK_MONOTONIC after the last reply.
     pub ended_monotonic_ns: u64,

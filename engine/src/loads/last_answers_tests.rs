@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -106,6 +107,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         measured: Mutex::new(Measured::default()),
         connecting: None,
         agree: || None,
+        agreed_start: AtomicU64::new(0),
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
         show: None,
         expected_requests: load.expected_requests(&settings),

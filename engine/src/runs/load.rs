@@ -1,6 +1,7 @@
 //! Runs a load from start to end and reports its result, as the supervisor does for a server.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -135,6 +136,7 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         measured: Mutex::default(),
         connecting: (!plan.load.item.is_one_process()).then(SharedHistogram::new).transpose().context(UNMAPPED)?,
         agree: plan.agree,
+        agreed_start: AtomicU64::new(0),
         mark: {
             let (mark, counting) = (plan.mark, Arc::clone(&counting));
             let (quotas, stopped) = (Arc::clone(&quotas), Arc::clone(&stopped));
@@ -162,8 +164,13 @@ pub fn run(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
     let stopped_before = quotas.stopped();
-    let started = clock::now();
+    let before_connecting = clock::now();
     (plan.load.item.run)(run)?;
+    // What several loads wait for each other is not part of any.
+    let started = match run.agreed_start.load(Relaxed) {
+        0 => before_connecting,
+        agreed => agreed,
+    };
     let ended = clock::now();
     linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from made.hosts.network import Network, assert_measured
 from made.refusals import refused
@@ -224,6 +226,25 @@ def test_a_client_without_the_certificate_of_the_session_is_refused(network: Net
                 plain.sendall(b"hello" * 100)
                 assert b"hello" not in received(plain)
         assert cluster.call(host, "clock") > 0
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_only_encrypted_ports_are_reached_from_other_hosts(network: Network) -> None:
+    address = parse_host(f"netns:{network.names[0]}")
+    with Cluster([address]) as cluster:
+        there = cluster.place(address).ask(psutil.net_connections, "tcp")
+        found = listeners(there) | listeners(psutil.Process().net_connections("tcp"))
+        own = {network.here, network.addresses[network.names[0]]}
+        encrypted_ones = {(network.here, cluster.ports[network.here])}
+        encrypted_ones |= {address_of(each.worker) for each in cluster.hosts.values()}
+        assert encrypted_ones <= found
+        assert {each for each in found if each[0] in own} == encrypted_ones
+        assert all(host in own or host.startswith("127.") for host, _ in found), found
+
+
+def listeners(connections: Iterable[Any]) -> set[tuple[str, int]]:
+    """Return the addresses at which somebody listens."""
+    return {(each.laddr.ip, each.laddr.port) for each in connections if each.status == psutil.CONN_LISTEN}
 
 
 @contextlib.contextmanager

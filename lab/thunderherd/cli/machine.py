@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor", "limits", "page", "print_page"]
 
+Parameters = ParamSpec("Parameters")
+Fact = TypeVar("Fact")
+
+HERE = ""
+"""Stands for this machine among the addresses of hosts."""
+DOCTOR_SECONDS = 60.0
+"""The most that an examination takes."""
+
 RUN, SOME_CANNOT = 0, 1
 """Exit status if all bundled studies can run, wholly or in part; and if one cannot."""
 
@@ -38,10 +46,23 @@ NAME = 26
 """Columns for the name of a finding; a longer name moves its text to the right."""
 
 
-def doctor(as_json: AsJson = False) -> int:
+ServerToAsk = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="HOST", help="Host to ask, such as ssh://alice@a (default: this machine)."
+    ),
+]
+LoadsToAsk = Annotated[
+    list[str] | None,
+    typer.Option("--load", metavar="HOST", help="Further host to ask; may be repeated (default: none)."),
+]
+
+
+def doctor(server: ServerToAsk = None, load: LoadsToAsk = None, as_json: AsJson = False) -> int:
     """Show what this machine can measure, and how to change that.
 
     Takes a few seconds and changes nothing. Schema of the JSON: docs/generated/reference/doctor.schema.json.
+    With several hosts, the JSON has one such object for each, by its address.
 
     Exit status: 0 if all bundled studies can run, wholly or in part (the page names what is left out, and
     why); 1 if one cannot run; 2 for wrong usage.
@@ -49,18 +70,66 @@ def doctor(as_json: AsJson = False) -> int:
     from thunderherd.doctor.diagnosis import diagnose
     from thunderherd.text.layout import make_console
 
-    found = diagnose()
+    console, found = make_console(), _asked(server, load, DOCTOR_SECONDS, diagnose)
     if as_json:
-        print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
-    else:
-        print_page(make_console(), found)
-    return RUN if found.all_studies_run else SOME_CANNOT
+        _print_json({host: each.model_dump(mode="json") for host, each in found.items()})
+        return _status(found.values())
+    for host, each in found.items():
+        if host != HERE:
+            console.print(host, style="bold")
+        print_page(console, each)
+    return _status(found.values())
+
+
+def _status(found: Iterable[Diagnosis]) -> int:
+    return RUN if all(each.all_studies_run for each in found) else SOME_CANNOT
+
+
+def _asked(
+    server: str | None,
+    load: Sequence[str] | None,
+    seconds: float,
+    fact: Callable[Parameters, Fact],
+    *args: Parameters.args,
+    **kwargs: Parameters.kwargs,
+) -> dict[str, Fact]:
+    """Return what a function finds on each host, which takes so long; without hosts, on this machine."""
+    typed = [*([server] if server else []), *(load or ())]
+    if not typed:
+        return {HERE: fact(*args, **kwargs)}
+
+    from thunderherd.hosts.addresses import parse_host
+    from thunderherd.labs.remote import check_cluster
+
+    addresses = [parse_host(each) for each in typed]
+    check_cluster()
+
+    from thunderherd.hosts.cluster import Cluster
+
+    with Cluster(addresses) as cluster:
+        places = [cluster.place(each) for each in cluster.addresses]
+        return {each.host: each.ask_for(seconds, fact, *args, **kwargs) for each in places}
+
+
+def _print_json(found: Mapping[str, Any]) -> None:
+    """Print what hosts have answered; what only one did, without its address."""
+    shown = next(iter(found.values())) if len(found) == 1 else found
+    print(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
 def print_page(console: Console, found: Diagnosis) -> None:
     """Print the page: a line for each good finding; for others what they mean and what to type."""
     for line in page(console, found):
         console.print(line, soft_wrap=True)
+
+
+def _print_notable(console: Console, found: Diagnosis) -> None:
+    """Print the findings that are not good, without titles."""
+    findings = [each for examined in found.examinations.values() for each in examined.findings]
+    for finding in findings:
+        if finding.judgement != "good":
+            for line in _finding(console, finding):
+                console.print(line, soft_wrap=True)
 
 
 def page(console: Console, found: Diagnosis) -> Iterator[Text]:
@@ -220,13 +289,18 @@ def limits(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of the order within a round (default 1).")
     ] = None,
+    server: ServerToAsk = None,
+    load: LoadsToAsk = None,
 ) -> None:
-    """Measure the cost of calls, copies and processes on this machine."""
+    """Measure the cost of calls, copies and processes on this machine.
+
+    With several hosts, the JSON has one object for each, by its address.
+    """
     chosen = _cpus(cpus)
 
     from thunderherd.engine.client import catalogue
     from thunderherd.engine.setting_rules import SettingValue
-    from thunderherd.machine.limits import limits_of_lines, measured_lines
+    from thunderherd.machine.limits import limits_of_lines, measured_lines, measuring_seconds
     from thunderherd.show.terminal.limits import print_limits
     from thunderherd.study.file.tables import NoiseTable
     from thunderherd.text.layout import make_console
@@ -249,12 +323,26 @@ def limits(
             hint = refusal.hint.replace('"', "")
             raise UserError(refusal.message, code=f"limits.{refusal.code}", hint=hint, where=where)
         settings[setting.name] = setting.read(value)
-    lines = measured_lines(names or [], cpus=chosen, settings=settings, allowed=NoiseTable())
-    found = limits_of_lines(lines, listed)
+    lasts = measuring_seconds(settings, offered_here.limit_settings)
+    lines = _asked(
+        server,
+        load,
+        lasts,
+        measured_lines,
+        names or [],
+        cpus=chosen,
+        settings=settings,
+        allowed=NoiseTable(),
+    )
+    found = {host: limits_of_lines(each, listed) for host, each in lines.items()}
     if as_json:
-        print(found.model_dump_json(by_alias=True, indent=2))
-    else:
-        print_limits(found, make_console())
+        _print_json({host: each.model_dump(mode="json", by_alias=True) for host, each in found.items()})
+        return
+    console = make_console()
+    for host, each in found.items():
+        if host != HERE:
+            console.print(host, style="bold")
+        print_limits(each, console)
 
 
 def _cpus(text: str | None) -> list[int] | None:
@@ -310,15 +398,23 @@ def hosts(
 
     check_cluster()
 
+    from thunderherd.doctor.diagnosis import Diagnosis, diagnose
     from thunderherd.hosts.survey import survey
     from thunderherd.show.terminal.hosts import print_survey
     from thunderherd.text.layout import make_console
 
-    seen = survey(found)
+    seen, console = survey(found, diagnose), make_console()
     if as_json:
         print(json.dumps(seen.model_dump(mode="json"), indent=2))
-    else:
-        print_survey(seen, make_console())
+        return
+    print_survey(seen, console)
+    for machine in seen.machines:
+        assert isinstance(machine.doctor, Diagnosis)
+        console.print(f"\nWhat figures of {machine.address} depend on", style="bold")
+        _print_notable(console, machine.doctor)
+        console.print(
+            f"all of it: thunderherd doctor --server {machine.address}", style="dim", soft_wrap=True
+        )
 
 
 def _change(found: list[HostAddress], *, install: bool) -> None:

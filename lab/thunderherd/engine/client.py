@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -174,6 +174,12 @@ def _flags_of_ends(settings: Mapping[str, SettingValue] | None, place: Place) ->
     return setting_flags(settings, catalogue(place.local_engine).of_ends) if settings else []
 
 
+def longest_seconds(settings: Mapping[str, SettingValue], offered: Iterable[Setting]) -> float:
+    """Return how long the engine may measure the limits before it is given up."""
+    requested = settings.get("duration", defaults(by_name(offered)).get("duration", 0))
+    return LIMITS_SECONDS + 4 * int(requested) / 1e9
+
+
 def limit_lines(
     names: Sequence[str] = (),
     *,
@@ -192,9 +198,7 @@ def limit_lines(
     words = ["limits", *names, *place.flags(cpus), *setting_flags(given, declared)]
     process = EngineProcess(place.start(place.command(words), control=False), "engine limits")
     try:
-        requested = given.get("duration", defaults(declared).get("duration", 0))
-        extra = 4 * int(requested) / 1e9
-        deadline = time.monotonic() + LIMITS_SECONDS + extra
+        deadline = time.monotonic() + longest_seconds(given, declared.values())
         while (text := process.next_line(deadline)) is not None:
             yield text
     finally:

@@ -200,10 +200,10 @@ class LoadResult(Account):
         None, description="Number of requests to make. Null if the load ends by time."
     )
     tally: Tally = Field(description="Tally of connections, requests, bytes and errors.")
-    elapsed_ns: int = Field(
-        description="Time from before the first connection until after the last reply.",
+    elapsed_ns: int = Field(description="Time from the start until after the last reply.")
+    started_monotonic_ns: int = Field(
+        description="CLOCK_MONOTONIC at the start: before the first connection, or when the first request may be sent if several loads have agreed on that.",
     )
-    started_monotonic_ns: int = Field(description="CLOCK_MONOTONIC before the first connection.")
     ended_monotonic_ns: int = Field(description="CLOCK_MONOTONIC after the last reply.")
     boot_id: str | None = Field(
         None,

@@ -37,6 +37,11 @@ class HostAddress:
     data: str | None = None
 
     @property
+    def is_here(self) -> bool:
+        """True if it is on this machine."""
+        return self.kind in (NETNS, THIS)
+
+    @property
     def short(self) -> str:
         """The host in tables and messages: without user, port and parameters."""
         return self.name.rpartition("@")[2] if self.kind == SSH else self.name or THIS
@@ -52,6 +57,11 @@ class HostAddress:
 def listen_at(address: str) -> str:
     """Return an address as a server takes it, with a port of the kernel's choice."""
     return f"[{address}]:0" if ":" in address else f"{address}:0"
+
+
+def host_of(address: str) -> str:
+    """Return the host of HOST:PORT, without brackets."""
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
 
 def is_host(text: str) -> bool:

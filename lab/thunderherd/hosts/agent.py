@@ -16,8 +16,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from thunderherd.engine.places import channel
@@ -26,16 +27,20 @@ from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.failures import EngineError
 from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
+from thunderherd.hosts.addresses import host_of
 from thunderherd.hosts.bundle import code_hash, engine_hash
-from thunderherd.hosts.quiet import SETTINGS
+from thunderherd.hosts.quiet import NO_HTTP, SETTINGS
 
-MODULE = "thunderherd.hosts.agent"
+CONNECT = "--connect"
+"""The option of the engine with the target of a load."""
 ABANDONED_SECONDS = 60.0
 """The time without a call after which an agent ends what it has started."""
 CHECK_SECONDS = 1.0
 """The interval at which it looks whether that time is over."""
-ALLOWED = ("serve", "load", "count", "profile")
+ALLOWED = ("serve", "load", "limits")
 """The commands of the engine that an agent starts."""
+AROUND = ("count", "profile")
+"""The commands of the engine that run one of these, after `--`."""
 
 
 def addresses() -> list[str]:
@@ -87,6 +92,8 @@ def outcome(method: Method) -> Callable[..., Outcome]:
     @functools.wraps(method)
     def returns(self: Agent, *args: Any) -> Outcome:
         with self.lock:
+            # All calls come in this thread, which lives as long as this process.
+            channel.starter = threading.current_thread()
             try:
                 return method(self, *args), None
             except Exception as error:
@@ -98,9 +105,13 @@ def outcome(method: Method) -> Callable[..., Outcome]:
 
 
 class Agent:
-    """The processes of a host. Its calls come one after another, all in the same thread."""
+    """The processes of a host. Its calls come one after another, all in the same thread.
 
-    def __init__(self) -> None:
+    `targets` are the addresses that loads may be sent to, without a port.
+    """
+
+    def __init__(self, targets: Collection[str] = ()) -> None:
+        self._targets = frozenset(targets)
         self._channels: dict[int, Channel] = {}
         self._started = 0
         self.called = time.monotonic()
@@ -120,9 +131,7 @@ class Agent:
     @outcome
     def start(self, command: Sequence[str], control: bool) -> int:
         """Start a process of the engine; return its number."""
-        check_command(command)
-        # All calls come in this thread, which lives as long as this process.
-        channel.starter = threading.current_thread()
+        check_command(command, self._targets)
         self._started += 1
         self._channels[self._started] = LocalChannel(command, control=control)
         return self._started
@@ -175,12 +184,22 @@ class Agent:
                     self._channels.clear()
 
 
-def check_command(command: Sequence[str]) -> None:
-    """Raise `UserError` if a command is not one of the engine's that an agent may start."""
-    if len(command) < 2 or command[0] != str(find_engine()) or command[1] not in ALLOWED:
+def check_command(command: Sequence[str], targets: Collection[str]) -> None:
+    """Raise `UserError` if a command is not one that an agent may start, or sends to another target."""
+    words = list(command[1:])
+    if words[:1] and words[0] in AROUND and "--" in words:
+        words = words[words.index("--") + 1 :]
+    if command[:1] != [str(find_engine())] or words[:1] == [] or words[0] not in ALLOWED:
         raise UserError(
             f"an agent starts only {', '.join(ALLOWED)} of its engine, not {' '.join(command[:2])!r}",
             code="hosts.command",
+        )
+    given = [after for word, after in pairwise(words) if word == CONNECT]
+    if words[0] == "load" and (len(given) != 1 or host_of(given[0]) not in targets):
+        raise UserError(
+            f"an agent sends only to the server of its study ({', '.join(sorted(targets)) or 'none'}), not "
+            f"to {', '.join(given) or 'the usual address'}",
+            code="hosts.target",
         )
 
 
@@ -208,6 +227,7 @@ async def serve(spec: Mapping[str, Any], port: int) -> None:
             memory_limit=0,
             security=security,
             dashboard=False,
+            dashboard_address=NO_HTTP,
             local_directory=str(folder),
             death_timeout=spec["seconds"],
         )

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from thunderherd.engine.places.place import Fact, Parameters, Place
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import SSH, HostAddress
 from thunderherd.hosts.agent import facts
-from thunderherd.hosts.links import OWN, Link
-from thunderherd.hosts.quiet import SETTINGS
+from thunderherd.hosts.links import LOOPBACK, OWN, Link
+from thunderherd.hosts.quiet import NO_HTTP, SETTINGS
 from thunderherd.hosts.ssh import SshLink
 
 GREETING_SECONDS = 30.0
@@ -79,15 +79,26 @@ class Host:
         """Its name in results and messages."""
         return self.address.short
 
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses for the measured traffic that it may be reached under, likely ones first."""
+        if self.address.data:
+            return [self.address.data]
+        return list(dict.fromkeys([*self.greeting["reached_at"], *self.greeting["addresses"]]))
+
 
 class Cluster:
     """The hosts of a run, while the `with` block lasts. Main thread only.
 
+    `targets` are the hosts of running servers; None: loads are sent to all hosts of the cluster. The first
+    host is that of the server, to which loads are sent in any case.
+
     Raises `UserError` if a host cannot be reached, or has another version of the program.
     """
 
-    def __init__(self, addresses: Sequence[HostAddress]) -> None:
+    def __init__(self, addresses: Sequence[HostAddress], targets: Collection[str] | None = None) -> None:
         self.addresses = list(dict.fromkeys(addresses))
+        self._targets = targets
         self.hosts: dict[HostAddress, Host] = {}
         self._held = contextlib.ExitStack()
 
@@ -110,7 +121,7 @@ class Cluster:
             self._security = Security.temporary()
             options = {
                 "protocol": "tls", "host": list(dict.fromkeys(here)), "port": 0, "security": self._security,
-                "dashboard": False,
+                "dashboard": False, "dashboard_address": NO_HTTP,
             }  # fmt: skip
             made = SpecCluster(
                 scheduler={"cls": Scheduler, "options": options}, workers={}, security=self._security
@@ -184,9 +195,19 @@ class Cluster:
         from thunderherd.hosts.agent import Agent
 
         host.worker, host.lost = worker, ""
-        future = self._client.submit(Agent, workers=[worker], actor=True, pure=False, retries=0)
+        future = self._client.submit(
+            Agent, self._targets_of(host), workers=[worker], actor=True, pure=False, retries=0
+        )
         host.actor = future.result(timeout=ANSWER_SECONDS)
         host.clock = self.clock(host)
+
+    def _targets_of(self, host: Host) -> list[str]:
+        """Return the addresses that loads on a host may be sent to."""
+        first = self.hosts[self.addresses[0]]
+        servers = [first] if self._targets is not None else [*self.hosts.values()]
+        found = [address for each in servers for address in each.addresses]
+        own = [LOOPBACK] if host in servers else []
+        return [*dict.fromkeys([*found, *own, *(self._targets or ())])]
 
     def _worker_named(self, name: str) -> str | None:
         """Return the address of a worker; None if there is none of that name."""
@@ -352,10 +373,16 @@ class HostPlace(Place):
         # The load's target is the study's own server.
         return ["--allow-remote"]
 
-    def ask(
-        self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs
+    def ask_for(
+        self,
+        seconds: float,
+        fact: Callable[Parameters, Fact],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
     ) -> Fact:
-        found: Fact = self._cluster.call(self.there, "ask", fact, args, kwargs)
+        found: Fact = self._cluster.call(
+            self.there, "ask", fact, args, kwargs, seconds=ANSWER_SECONDS + seconds
+        )
         return found
 
 

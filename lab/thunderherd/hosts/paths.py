@@ -1,4 +1,4 @@
-"""Finds the address under which a server is reached for the measured traffic.
+"""The address under which a server is reached for the measured traffic, and the way of a load to it.
 
 It may differ from that for control: hosts have networks for management, and names that lead to those. Each
 candidate is tried with a server and a request, from every host that will send load.
@@ -6,6 +6,7 @@ candidate is tried with a server and a request, from every host that will send l
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +14,12 @@ from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import DATA, listen_at
 from thunderherd.hosts.cluster import HostLostError, HostPlace
+from thunderherd.hosts.links import LOOPBACK
 
 CONNECT_SECONDS = 2.0
 """The time after which a request is given up."""
-LOOPBACK = "127.0.0.1"
+MTU = {socket.AF_INET: (socket.IPPROTO_IP, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 24)}
+"""The options that have the path MTU of a connected socket (IP_MTU, IPV6_MTU); Python does not name them."""
 MOST = 8
 """The most addresses of a host that are tried."""
 
@@ -34,9 +37,9 @@ def data_path(server: HostPlace, clients: Sequence[HostPlace]) -> DataPath:
 
     Raises `UserError` with what went wrong at each address.
     """
-    named = server.there.address.data
+    named = server.there.address.data is not None
     failures: list[str] = []
-    for address in [named] if named else candidates(server, clients):
+    for address in candidates(server, clients):
         why = unreached(address, server, clients)
         if why is None:
             return DataPath(address, "as given" if named else "found by trying")
@@ -50,10 +53,9 @@ def data_path(server: HostPlace, clients: Sequence[HostPlace]) -> DataPath:
 
 def candidates(server: HostPlace, clients: Sequence[HostPlace]) -> Iterable[str]:
     """Return addresses of the server's host, those that are likely first."""
-    if all(each.host == server.host for each in clients):
+    if server.there.address.data is None and all(each.host == server.host for each in clients):
         return [LOOPBACK]
-    greeting = server.there.greeting
-    return list(dict.fromkeys([*greeting["reached_at"], *greeting["addresses"]]))[:MOST]
+    return server.there.addresses[:MOST]
 
 
 def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> str | None:
@@ -85,3 +87,31 @@ def _unreached_from(client: HostPlace, address: str, workload: str) -> str | Non
     if result.tally.requests == 1:
         return None
     return result.first_error or "no reply"
+
+
+@dataclass(frozen=True)
+class Way:
+    """The way of a host to an address, as far as it is known there: the speed in Mbit/s, the MTU in bytes."""
+
+    interface: str | None
+    mtu: int | None
+    link_megabits: int | None
+
+
+def way_to(address: str) -> Way:
+    """Return this machine's way to an address."""
+    import psutil
+
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as asked:
+        # A datagram socket sends nothing when it is connected.
+        asked.connect((address, 9))
+        own = asked.getsockname()[0]
+        mtu = asked.getsockopt(*MTU[family])
+    names = [
+        name
+        for name, of in psutil.net_if_addrs().items()
+        if own in {each.address.partition("%")[0] for each in of}
+    ]
+    speed = psutil.net_if_stats()[names[0]].speed if names else 0
+    return Way(names[0] if names else None, mtu, speed or None)

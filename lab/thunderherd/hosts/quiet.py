@@ -11,6 +11,9 @@ from typing import Any
 SECONDS_UNTIL_LOST = 11
 """The time after which a host behind a cut link is given up; Dask does not allow less."""
 
+NO_HTTP = "127.0.0.1:0"
+"""Where Dask's HTTP server listens, which cannot be left out: it has no route, and nobody else reaches it."""
+
 SETTINGS: dict[str, Any] = {
     "distributed.admin.log-format": "%(message)s",
     "distributed.admin.system-monitor.disk": False,
@@ -20,8 +23,10 @@ SETTINGS: dict[str, Any] = {
     "distributed.comm.timeouts.connect": f"{SECONDS_UNTIL_LOST}s",
     "distributed.comm.timeouts.tcp": f"{SECONDS_UNTIL_LOST}s",
     "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.http.routes": [],
     "distributed.scheduler.no-workers-timeout": "5s",
     "distributed.scheduler.work-stealing": False,
+    "distributed.worker.http.routes": [],
     "distributed.worker.memory.monitor-interval": "1h",
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.spill": False,

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny
 
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import HostAddress, listen_at
 from thunderherd.hosts.cluster import PINGS, Cluster, HostLostError, HostPlace
-from thunderherd.hosts.paths import data_path
-from thunderherd.machine import description, noise
+from thunderherd.hosts.flows import interrupt_cpus, receivers
+from thunderherd.hosts.idle import watch_idle
+from thunderherd.hosts.paths import data_path, way_to
+from thunderherd.machine import description
 
 IDLE_SECONDS = 2.0
-"""The time for which an idle agent is watched."""
-LARGEST_AGENT_PERCENT = 0.5
-"""An agent that uses more of a CPU while it is idle disturbs what is measured there."""
+"""The time for which the idle hosts are watched."""
+EXAMINING_SECONDS = 60.0
+"""The most that the examination of a host takes."""
 ROUND_TRIP_NS, TRANSFER_NS = 300_000_000, 500_000_000
 """The lengths of the loads that measure the round trip and the bandwidth between two hosts."""
-IP_MTU = 14
-"""The option that has the path MTU of a connected socket (ip(7)); Python does not name it."""
 
 
 class _Part(BaseModel):
@@ -44,6 +44,8 @@ class Machine(_Part):
     clock_error_seconds: float = Field(description="by how much that may be wrong")
     agent_percent: float = Field(description="share of a CPU that its idle agent uses, percent")
     others_percent: float = Field(description="share of its CPUs that other processes use, percent")
+    warnings: list[str] = Field(description="what disturbs measurements there")
+    doctor: SerializeAsAny[BaseModel] = Field(description="what `thunderherd doctor` shows there")
 
 
 class Path(_Part):
@@ -62,12 +64,23 @@ class Path(_Part):
         default=None, description="median time of a request over a persistent connection"
     )
     gigabits_per_second: float | None = Field(
-        default=None,
-        description="bandwidth over one connection, Gbit/s",
+        default=None, description="bytes of one connection to the load, Gbit/s"
     )
-    receiving_cpu: int | None = Field(
+    server_cpu: int | None = Field(
+        default=None, description="CPU of the server's host that receives. Null: the kernel does not say"
+    )
+    load_cpu: int | None = Field(
+        default=None, description="CPU of the load's host that receives. Null: the kernel does not say"
+    )
+    server_queue: int | None = Field(
         default=None,
-        description="CPU of the load's host with most time in soft interrupts meanwhile. Null: none had",
+        description="number of the poller (NAPI) of the server's receive queue. Null: it has none",
+    )
+    load_queue: int | None = Field(default=None, description="the same of the load's host")
+    interrupt_cpus: list[int] = Field(
+        default_factory=list,
+        description="CPUs of the load's host that serve interrupts of the interface. Empty: it has none, or "
+        "hides them",
     )
 
 
@@ -78,33 +91,33 @@ class Survey(_Part):
     paths: list[Path]
 
 
-def survey(addresses: Sequence[HostAddress]) -> Survey:
+def survey(addresses: Sequence[HostAddress], examine: Callable[[], BaseModel]) -> Survey:
     """Look at hosts, and at the paths between all pairs of them. Main thread only.
 
-    Raises `UserError` if a host cannot be reached.
+    `examine` is what each host runs to examine its machine. Raises `UserError` if a host cannot be reached.
     """
     with Cluster(addresses) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
-        machines = [_machine(cluster, each) for each in places]
-        return Survey(machines=machines, paths=[*_paths(places)])
-
-
-def _machine(cluster: Cluster, place: HostPlace) -> Machine:
-    before, used = place.ask(noise.sample), place.ask(time.process_time)
-    time.sleep(IDLE_SECONDS)
-    after, agent = place.ask(noise.sample), place.ask(time.process_time) - used
-    seen = noise.between(before, after, server_seconds=0.0)
-    ahead, error = _clock(place)
-    return Machine(
-        address=place.host,
-        kernel=place.ask(platform.release),
-        processor=place.ask(_processor),
-        cpus=len(place.ask(os.sched_getaffinity, 0)),
-        clock_ahead_seconds=ahead,
-        clock_error_seconds=error,
-        agent_percent=round(100 * agent / IDLE_SECONDS, 2),
-        others_percent=round(100 * max(0.0, seen.foreign_share - seen.foreign_uncertainty), 1),
-    )
+        idle = watch_idle(places, IDLE_SECONDS)
+        paths = [*_paths(places)]
+        machines = []
+        for each in places:
+            ahead, error = _clock(each)
+            warning = idle[each.host].warning(each.host)
+            machines.append(
+                Machine(
+                    address=each.host,
+                    kernel=each.ask(platform.release),
+                    processor=each.ask(_processor),
+                    cpus=len(each.ask(os.sched_getaffinity, 0)),
+                    clock_ahead_seconds=ahead,
+                    clock_error_seconds=error,
+                    **asdict(idle[each.host]),
+                    warnings=[warning] if warning else [],
+                    doctor=each.ask_for(EXAMINING_SECONDS, examine),
+                )
+            )
+        return Survey(machines=machines, paths=paths)
 
 
 def _clock(place: HostPlace) -> tuple[float, float]:
@@ -141,21 +154,25 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
         asking = offered.defaults.workload
         moving = next(each.name for each in offered.workloads if each.measured_by != "requests")
         round_trip = _measured(load, server, address, asking, ROUND_TRIP_NS)
-        before = load.ask(noise.sample).softirqs
         moved = _measured(load, server, address, moving, TRANSFER_NS)
-        spent = [late - early for late, early in zip(load.ask(noise.sample).softirqs, before, strict=True)]
+        of_server, of_load = receivers(server, load, address)
     except HostLostError:
         raise
-    except (EngineError, UserError) as error:
+    except (EngineError, UserError, OSError) as error:
         return path.model_copy(update={"why_not": str(error)})
     counted, latency = moved.window and moved.window.counted, round_trip.latency
     bits = 8 * max(counted.bytes_received, counted.bytes_sent) if counted else 0
+    way = load.ask(way_to, address)
     found = {
         "address": address,
-        **load.ask(_way_to, address),
+        **asdict(way),
         "round_trip_microseconds": latency and latency.p50_ns and latency.p50_ns / 1e3,
         "gigabits_per_second": round(bits / counted.elapsed_ns, 3) if counted and bits else None,
-        "receiving_cpu": spent.index(max(spent)) if max(spent, default=0.0) > 0 else None,
+        "server_cpu": of_server.cpu,
+        "load_cpu": of_load.cpu,
+        "server_queue": of_server.queue,
+        "load_queue": of_load.queue,
+        "interrupt_cpus": load.ask(interrupt_cpus, way.interface) if way.interface else [],
     }
     return path.model_copy(update=found)
 
@@ -174,18 +191,3 @@ def _measured(load: HostPlace, server: HostPlace, address: str, workload: str, n
             running.end()
         listening.stop()
         return found
-
-
-def _way_to(address: str) -> dict[str, Any]:
-    """Return interface, speed and MTU of this machine's way to an address."""
-    import psutil
-
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as asked:
-        asked.connect((address, 9))
-        own = asked.getsockname()[0]
-        level = socket.IPPROTO_IP if family == socket.AF_INET else socket.IPPROTO_IPV6
-        mtu = asked.getsockopt(level, IP_MTU) if family == socket.AF_INET else None
-    names = [name for name, of in psutil.net_if_addrs().items() if own in {each.address for each in of}]
-    speed = psutil.net_if_stats()[names[0]].speed if names else 0
-    return {"interface": names[0] if names else None, "mtu": mtu, "link_megabits": speed or None}

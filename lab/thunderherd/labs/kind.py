@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
@@ -19,8 +19,26 @@ from thunderherd.engine.places.place import Place
 from thunderherd.labs.words import UNIX_ADDRESS, Ends
 from thunderherd.machine import noise, proc, tcp_sockets
 
+Role = Literal["server", "load"]
+ROLES: tuple[Role, Role] = ("server", "load")
+
 LOOK_SECONDS = 0.01
 """The time between two checks whether a site still exists."""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """A host of a site: its roles, and its clock compared with this machine's. `boot` is its machine.
+
+    `is_elsewhere` is false if its address says that it is on this machine.
+    """
+
+    host: str
+    is_elsewhere: bool
+    roles: tuple[Role, ...]
+    boot: str
+    clock_ahead_ns: int
+    clock_error_ns: int
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,14 @@ class Site:
                 *(each.ask(noise.sample, None, networks) for each in others),
             ]
         )
+
+    def hosts(self) -> tuple[HostFacts, ...]:
+        """Return the hosts of both sides, that of the server first; none if both are on this machine."""
+        return ()
+
+    def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
+        """Return what disturbs trials here whose sides run on these CPUs."""
+        return []
 
     def sysctl(self, name: str) -> str:
         """Return a kernel setting of the server's network by its sysctl(8) name."""

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Ready
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import LOAD, SERVER, THIS, listen_at, parse_host
-from thunderherd.labs.kind import Kind, Site
+from thunderherd.labs.kind import ROLES, HostFacts, Kind, Role, Site
 from thunderherd.labs.words import Ends, in_words
-from thunderherd.machine import noise, proc, tcp_sockets
+from thunderherd.machine import description, noise, proc, tcp_sockets
 
 if TYPE_CHECKING:
     from thunderherd.hosts.cluster import Cluster, HostPlace
+    from thunderherd.hosts.flows import Received
     from thunderherd.hosts.paths import DataPath
 
 EXTRA = "thunderherd[cluster]"
 """What has to be installed: this program with its optional dependencies."""
+IDLE_SECONDS = 1.0
+"""The time for which idle agents are watched before the first trial."""
 
 
 def check_cluster() -> None:
@@ -37,6 +42,10 @@ def check_cluster() -> None:
 class Hosts(Kind):
     """The kind of lab with an agent on each host."""
 
+    def local_ports(self, catalogue: Catalogue) -> int | None:
+        # The hosts of the load are asked in each trial.
+        return None
+
     @contextlib.contextmanager
     def site(self, settings: Mapping[str, int], engine: Path | None, ends: Ends) -> Iterator[Site]:
         check_cluster()
@@ -46,7 +55,7 @@ class Hosts(Kind):
 
         here = parse_host(THIS)
         server, load = ends.server or here, ends.load or (here,)
-        with Cluster([server, *load]) as cluster:
+        with Cluster([server, *load], targets=ends.running) as cluster:
             places = [cluster.place(each) for each in (server, *load)]
             path = data_path(places[0], places[1:])
             yield HostsSite(self, ends, cluster, places, path)
@@ -68,6 +77,27 @@ class HostsSite(Site):
         self.title = in_words(kind.name, {}, ends)
         self.address = path.address
         self.listen = listen_at(path.address)
+        self._look()
+
+    def _look(self) -> None:
+        """Look at the hosts and their paths before the first trial."""
+        from thunderherd.hosts.flows import receivers
+        from thunderherd.hosts.idle import watch_idle
+        from thunderherd.hosts.paths import way_to
+
+        of_hosts = {each.host: each for each in (self.server, *self.clients)}
+        self._boots = {name: each.ask(noise.boot_id) for name, each in of_hosts.items()}
+        self._idle = watch_idle([*of_hosts.values()], IDLE_SECONDS)
+        self._machines = {
+            name: each.ask(description.describe, each.engine) for name, each in of_hosts.items()
+        }
+        others = [each for name, each in of_hosts.items() if name != self.server.host]
+        self._ways = {each.host: each.ask(way_to, self.address) for each in others}
+        self._received: dict[str, tuple[Received, Received]] = {}
+        for each in others:
+            # A firewall may let nothing but the measured port pass.
+            with contextlib.suppress(OSError):
+                self._received[each.host] = receivers(self.server, each, self.address)
 
     def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
         of_hosts = super().samples(ready)
@@ -88,22 +118,65 @@ class HostsSite(Site):
     def check_for(self, seconds: float) -> None:
         self.check()
 
+    def hosts(self) -> tuple[HostFacts, ...]:
+        of_hosts = {each.host: each for each in (self.server, *self.clients)}
+        return tuple(
+            HostFacts(
+                host=name,
+                is_elsewhere=not each.there.address.is_here,
+                roles=self._roles(name),
+                boot=self._boots[name],
+                clock_ahead_ns=each.there.clock.ahead_ns,
+                clock_error_ns=each.there.clock.error_ns,
+            )
+            for name, each in of_hosts.items()
+        )
+
+    def _roles(self, host: str) -> tuple[Role, ...]:
+        return (
+            *(("server",) if host == self.server.host else ()),
+            *(("load",) if host in {each.host for each in self.clients} else ()),
+        )
+
     def facts(self) -> dict[str, Any]:
         return {
             "address": self.address,
             "path": self._path.found,
+            "paths": {
+                host: {
+                    **asdict(way),
+                    **{
+                        f"{side}_receives_on": asdict(where)
+                        for side, where in zip(ROLES, self._received.get(host, ()), strict=False)
+                    },
+                }
+                for host, way in self._ways.items()
+            },
             "hosts": {
                 each.host: {
-                    "roles": [
-                        *(["server"] if each.host == self.server.host else []),
-                        *(["load"] if each.host in {client.host for client in self.clients} else []),
-                    ],
-                    "clock_ahead_ns": each.there.clock.ahead_ns,
-                    "clock_error_ns": each.there.clock.error_ns,
+                    "roles": list(each.roles),
+                    "clock_ahead_ns": each.clock_ahead_ns,
+                    "clock_error_ns": each.clock_error_ns,
+                    "idle": asdict(self._idle[each.host]),
+                    "machine": self._machines[each.host],
                 }
-                for each in (self.server, *self.clients)
+                for each in self.hosts()
             },
         }
+
+    def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
+        found = [warning for host, idle in self._idle.items() if (warning := idle.warning(host))]
+        for host, (of_server, of_load) in self._received.items():
+            for place, received, measured, what in (
+                (self.server.host, of_server, server_cpus, "the server"),
+                (host, of_load, client_cpus, "the load"),
+            ):
+                if received.cpu in measured:
+                    found.append(
+                        f"{place}: CPU {received.cpu} receives the packets between {host} and "
+                        f"{self.server.host}, and {what} runs on it, too: that is part of the figures"
+                    )
+        return list(dict.fromkeys(found))
 
     def local_ports(self) -> int | None:
         of_hosts = {each.host: each for each in self.clients}

@@ -19,10 +19,14 @@ OPTION = "--lab"
 
 @dataclass(frozen=True)
 class Ends:
-    """The hosts of both sides; without any, both are on this machine."""
+    """The hosts of both sides; without any, both are on this machine.
+
+    `running` are the hosts in the URLs of running servers, to which loads may be sent, too.
+    """
 
     server: HostAddress | None = None
     load: tuple[HostAddress, ...] = ()
+    running: tuple[str, ...] = ()
 
 
 HERE = Ends()
@@ -133,7 +137,7 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
 def in_words(kind: str, settings: Mapping[str, int], ends: Ends = HERE) -> str:
     """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
     parts = [kind]
-    if ends != HERE:
+    if ends.server or ends.load:
         load = " and ".join(each.short for each in ends.load) or THIS
         parts.append(f"server on {ends.server.short if ends.server else THIS}, load on {load}")
     if "mtu" in settings:

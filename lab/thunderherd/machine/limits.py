@@ -12,12 +12,12 @@ Analysis*, USENIX 1996).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from thunderherd.engine.catalogue import Limit
-from thunderherd.engine.client import limit_line, limit_lines
+from thunderherd.engine.catalogue import Limit, Setting
+from thunderherd.engine.client import limit_line, limit_lines, longest_seconds
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import Place
 from thunderherd.engine.setting_rules import SettingValue
@@ -150,6 +150,11 @@ ATTEMPTS = 2
 """The maximum number of times that the limits are measured."""
 
 
+def measuring_seconds(settings: Mapping[str, SettingValue], offered: Iterable[Setting]) -> float:
+    """Return how long `measured_lines` takes at most."""
+    return ATTEMPTS * longest_seconds(settings, offered)
+
+
 def measured_lines(
     names: Sequence[str] = (),
     *,
@@ -157,7 +162,6 @@ def measured_lines(
     settings: Mapping[str, SettingValue] | None = None,
     engine: Path | None = None,
     allowed: NoiseLimits,
-    say: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Measure the limits and return the engine's lines, then one (`LimitsNoise`) on the noise meanwhile.
 
@@ -180,8 +184,6 @@ def measured_lines(
         found.append((noise.loudness(seen, allowed), lines, meanwhile))
         if not meanwhile.disturbed:
             break
-        if attempt < ATTEMPTS:
-            say(f"measuring machine limits again: {meanwhile.disturbed}")
     _, lines, meanwhile = min(found, key=lambda each: each[0])
     meanwhile = meanwhile.model_copy(update={"measured": len(found)})
     return [*lines, meanwhile.model_dump_json()]

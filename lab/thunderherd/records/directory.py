@@ -126,8 +126,13 @@ class _ServerPart(_Part):
     warnings: list[str] = []
 
 
+class _LabPart(_Part):
+    hosts: dict[str, Any] = {}
+
+
 class _MachinePart(_Part):
     servers: dict[str, _ServerPart] = {}
+    labs: dict[str, _LabPart] = {}
 
 
 def _read_as(part: type[_Part]) -> AfterValidator:

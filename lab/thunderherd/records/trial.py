@@ -66,6 +66,23 @@ class Noise(Record):
         return [round(1e3 * seconds / self.wall_seconds, 3) for seconds in self.softirq_seconds]
 
 
+class HostOfTrial(Record):
+    """A host of a trial whose server and load are on several."""
+
+    host: str = Field(description="address of the host, as the study names it")
+    roles: list[Literal["server", "load"]] = Field(description="what runs there")
+    clock_ahead_seconds: float = Field(
+        description="how far its CLOCK_MONOTONIC was ahead of that of the machine of the lab. Times in this "
+        "file are of that machine"
+    )
+    clock_error_seconds: float = Field(description="by how much that may be wrong")
+    noise: Noise | None = Field(
+        default=None,
+        description="what else the host did during the window; hosts of one machine have the same. Null: "
+        "not reached",
+    )
+
+
 TrialMetrics = dict[str, int | float | None]
 """One number per metric, by name. Null: not measured, or not applicable to this contender (it has no pool, no
 connection was opened in the window)."""
@@ -154,7 +171,20 @@ class TrialRecord(Record):
         description="of a whole-life trial, what each load process used from exec to exit",
     )
     noise: Noise | None = Field(
-        default=None, description="what else the machine did during the window. Null: not reached"
+        default=None,
+        description="what else the machine did during the window; of several hosts, amounts are added, and "
+        "shares are those of the noisiest. Null: not reached",
+    )
+    hosts: list[HostOfTrial] = Field(
+        default_factory=list,
+        exclude_if=lambda hosts: not hosts,
+        description="the hosts, that of the server first. Absent: both sides were on this machine",
+    )
+    start_skew_seconds: float | None = Field(
+        default=None,
+        exclude_if=lambda skew: skew is None,
+        description="the time between the first and the last start of load processes that agreed on a start; "
+        "it may be wrong by the errors of the clocks. Absent: they agreed on none",
     )
     time_wait_before: int | None = Field(
         default=None, description="sockets in TIME_WAIT before the trial. Null: not read"

@@ -30,7 +30,7 @@ from thunderherd.judge.why.profile_files import profiling_summary
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.busy import other_runs
-from thunderherd.machine.limits import limits_of_lines, measured_lines
+from thunderherd.machine.limits import limits_of_lines, measured_lines, measuring_seconds
 from thunderherd.records.directory import (
     RunDirectory,
     RunInfo,
@@ -55,6 +55,7 @@ from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import PASSED_CASES
+from thunderherd.trial.hosts import check_hosts, sent_at_most, warnings_of_sites
 from thunderherd.trial.outline import outline
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
@@ -109,6 +110,8 @@ def run_study(
         show or live_view.choose(study) as shown,
         sites_of(study, engine) as sites,
     ):
+        for line in sent_at_most(study, sites, ATTEMPTS):
+            shown.say(line)
         study, opened = _open(study, path, seed, resume, command, conform, engine, sites, shown)
         with opened as run:
             return RunState(study, run, command, go_on, engine, sites, shown, telling).run()
@@ -135,6 +138,7 @@ def _open(
         run = RunDirectory.resume(path, outline)
         try:
             study = as_begun(study, run.info)
+            check_hosts(study, sites)
             here["servers"] = prepared(study)
             check_same(run.info, study, seed, here)
             run.note_resumption(now)
@@ -146,6 +150,8 @@ def _open(
     if resume:
         show.say(f"{path}: {NOTHING_TO_RESUME}")
     unfit: dict[str, Problem] = {}
+    check_hosts(study, sites, unfit)
+    study, unfit = without_unfit(study, unfit), {}
     servers = prepared(study, unfit)
     study = without_unfit(study, unfit)
     if any(each.own_server for each in study.contenders):
@@ -206,7 +212,11 @@ class RunState:
         self.limits: MachineLimits | None = None
         self.settled: frozenset[str] = frozenset()
         self.blocks = 0
-        self.notes = [*recordings.not_kept(study), *self._warnings_of_servers()]
+        self.notes = [
+            *recordings.not_kept(study),
+            *self._warnings_of_servers(),
+            *warnings_of_sites(study, sites),
+        ]
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:
@@ -293,17 +303,21 @@ class RunState:
             if lines is None:
                 self.show.say(f"measuring machine limits (about {duration / 1e9:g} s)")
                 settings = {"duration": duration, "seed": self.seed}
-                lines = measured_lines(
+                of_server = next(iter(self.sites.values())).server
+                offered = catalogue(self.engine).limit_settings
+                lines = of_server.ask_for(
+                    measuring_seconds(settings, offered),
+                    measured_lines,
                     cpus=_first_cpus(self.study),
                     settings=settings,
-                    engine=self.engine,
+                    engine=of_server.engine,
                     allowed=self.study.noise,
-                    say=self.show.say,
                 )
                 self.directory.keep_limits(lines)
             found = limits_of_lines(lines, catalogue(self.engine).limits)
             if found.disturbed:
                 self.notes.append(found.disturbed)
+                self.show.say(found.disturbed)
             return found
         except (EngineError, ValueError) as error:
             self.notes.append(f"{NO_LIMITS}: {error}")
@@ -545,6 +559,12 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
         "engine": ("engine", "sha256"),
         "kernel": ("kernel",),
         "CPU": ("cpu", "model"),
+        **{
+            f"{what} of {host}": ("labs", lab, "hosts", host, "machine", *keys)
+            for lab, of_lab in info.machine.get("labs", {}).items()
+            for host in of_lab.get("hosts", {})
+            for what, keys in {"kernel": ("kernel",), "CPU": ("cpu", "model")}.items()
+        },
         **{f"program of {name}": ("servers", name, "sha256") for name in info.machine.get("servers", {})},
         **{
             f"file {word} of {name}": ("servers", name, "files", word)

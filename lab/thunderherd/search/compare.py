@@ -19,7 +19,6 @@ from thunderherd.engine.client import catalogue
 from thunderherd.search.compare_study import (
     BACK_END,
     CPU_PER_REQUEST,
-    PILOT_MILLISECONDS,
     CompareStudies,
     Piloted,
     cheapest,
@@ -76,7 +75,7 @@ def prepared(studies: CompareStudies) -> Prepared:
         pilot = studies.pilot()
         stages.study(PILOT, pilot)
         seed = stages.run(PILOT, pilot).study.seed
-        piloted = _piloted(request, directory / PILOT)
+        piloted = _piloted(studies, directory / PILOT)
     # By the trials on disk, so that a resumed search has the same study. On a busy machine the pilot must not
     # use up the whole budget.
     used = START_SECONDS + piloted.seconds if piloted else 0.0
@@ -125,7 +124,7 @@ def _check_running(request: CompareRequest, study: Study) -> None:
             raise request.refusal(url, message, "compare.not_running", hint) from None
 
 
-def _piloted(request: CompareRequest, run: Path) -> Piloted:
+def _piloted(studies: CompareStudies, run: Path) -> Piloted:
     """Return what the pilot found; raise `UserError` if a contender did not work in it."""
     from thunderherd.records.directory import load
 
@@ -147,13 +146,13 @@ def _piloted(request: CompareRequest, run: Path) -> Piloted:
         failed = next(trial for trial in reversed(trials) if trial.invalid_reasons)
         name = failed.contender.partition("@")[0]
         message = f"it did not work in a closed loop: {'; '.join(failed.invalid_reasons)}"
-        raise request.refusal(name, message, "compare.pilot_failed", f"its trials are in {run}")
+        raise studies.request.refusal(name, message, "compare.pilot_failed", f"its trials are in {run}")
     costs = {place: [_cost(by_place[base, place]) for base in bases] for place in working}
     chosen = cheapest(costs)
     rates = {
         base: median(requests_per_second(each.loads) for each in by_place[base, chosen]) for base in bases
     }
-    window = PILOT_MILLISECONDS / 1000 * (1 + WARM_UP_SHARE)
+    window = studies.pilot_milliseconds / 1000 * (1 + WARM_UP_SHARE)
     took = [trial.wall_seconds for trial in trials]
     measured = [trial for base in bases for trial in by_place[base, chosen]]
     return Piloted(chosen, rates, max(0.05, mean(took) - window), sum(took), _server_cpus(measured))

@@ -26,7 +26,7 @@ from thunderherd.engine.catalogue import (
     defaults,
 )
 from thunderherd.errors import UserError
-from thunderherd.labs import USUAL
+from thunderherd.labs import KINDS, USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE
 from thunderherd.search.contenders import (
@@ -94,6 +94,8 @@ LONGEST_IF_READ_LATE = 2000
 milliseconds before it can be read."""
 FEWEST_MILLISECONDS = 100
 """The shortest window of a trial."""
+ON_HOSTS = 5
+"""The factor on the windows if a server is read over a network, which is as much later."""
 USUAL_BUDGET = 60.0
 USUAL_OVERHEAD = 0.3
 """The time in seconds that a trial takes beyond its window, if there was no pilot."""
@@ -154,7 +156,7 @@ class CompareStudies:
             "name": "compare-pilot",
             "title": "What each contender can do in a closed loop",
             "measure": {"metric": CPU_PER_REQUEST, "limits": "0"},
-            "load": self._load(PILOT_MILLISECONDS, {}),
+            "load": self._load(self.pilot_milliseconds, {}),
             "sizes": {SIZE: {"repetitions": PILOTS}},
             # These figures only choose settings, so noise does not matter.
             "noise": {"steal": "100%", "foreign": "100%"},
@@ -214,7 +216,7 @@ class CompareStudies:
         is_read_late = not self.has_requests or self._clients >= FEWEST_CONNECTIONS
         longest = LONGEST_IF_READ_LATE if is_read_late else DURATION // MILLISECOND
         milliseconds = min(longest, int(1000 * seconds / (1 + WARM_UP_SHARE)))
-        if milliseconds < FEWEST_MILLISECONDS and budget_seconds >= self.budget_seconds:
+        if milliseconds < self._fewest_milliseconds and budget_seconds >= self.budget_seconds:
             needed = self._needed_seconds(overhead) + self.budget_seconds - budget_seconds
             raise self.request.refusal(
                 f"--budget {self.request.budget}" if self.request.budget else "",
@@ -224,7 +226,21 @@ class CompareStudies:
                 f"give --budget {math.ceil(needed / 10) * 10}s, or fewer contenders",
             )
         looks = tuple(math.ceil(self._first_look * each) for each in LOOKS)
-        return Schedule(max(FEWEST_MILLISECONDS, milliseconds), looks, SPLIT)
+        return Schedule(max(self._fewest_milliseconds, milliseconds), looks, SPLIT)
+
+    @cached_property
+    def pilot_milliseconds(self) -> int:
+        """The window of the pilot's trials."""
+        return PILOT_MILLISECONDS * (ON_HOSTS if self._is_on_hosts else 1)
+
+    @property
+    def _fewest_milliseconds(self) -> int:
+        return FEWEST_MILLISECONDS * (ON_HOSTS if self._is_on_hosts else 1)
+
+    @cached_property
+    def _is_on_hosts(self) -> bool:
+        """True if the server or the load is on another host."""
+        return KINDS[self.request.lab_keys().get("kind", USUAL.name)].reaches_hosts
 
     @cached_property
     def budget_seconds(self) -> float:
@@ -246,7 +262,7 @@ class CompareStudies:
 
     def _needed_seconds(self, overhead: float) -> float:
         """Return the time for the first look with the shortest windows."""
-        shortest = overhead + (1 + WARM_UP_SHARE) * FEWEST_MILLISECONDS / 1000
+        shortest = overhead + (1 + WARM_UP_SHARE) * self._fewest_milliseconds / 1000
         return self._first_trials * shortest / (1 - SPARE_SHARE)
 
     def typed(self) -> Typed:
@@ -333,10 +349,17 @@ class CompareStudies:
 
     @cached_property
     def _lab(self) -> dict[str, Any]:
-        """The lab as typed; if it names no CPUs, the server gets half of them and the clients the others."""
+        """The lab as typed; if it names no CPUs, the server gets half of them and the clients the others.
+
+        On hosts, each side has those of its host.
+        """
         lab = self.request.lab_keys()
         usable = sorted(os.sched_getaffinity(0))
-        if len(usable) > 1 and not {"placement", "server_cpus", "client_cpus"} & lab.keys():
+        if (
+            len(usable) > 1
+            and not self._is_on_hosts
+            and not {"placement", "server_cpus", "client_cpus"} & lab.keys()
+        ):
             half = len(usable) // 2
             lab |= {"server_cpus": usable[:half], "client_cpus": usable[half:]}
         return lab
@@ -478,7 +501,7 @@ class CompareStudies:
         A server that serves one connection at a time gets a worker for each persistent connection.
         """
         common = self._server.get("settings", {})
-        is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        is_kept = self._load(self.pilot_milliseconds, {})["settings"].get(CONNECTIONS) == KEPT
         found = []
         for typed, named in zip(self.request.contenders, self._named, strict=True):
             table = dict(named)
@@ -515,7 +538,7 @@ class CompareStudies:
             return [CPU_PER_BYTE, "machine_cpu_per_byte", PAYLOAD_RATE]
         found = [CPU_PER_REQUEST, "machine_cpu_per_request", "requests_per_second"]
         memory = next((each for each in self.catalogue.counters if each.name == MEMORY), None)
-        is_kept = self._load(PILOT_MILLISECONDS, {})["settings"].get(CONNECTIONS) == KEPT
+        is_kept = self._load(self.pilot_milliseconds, {})["settings"].get(CONNECTIONS) == KEPT
         is_running = any("url" in table for table in self._named)
         if is_kept and not is_running and memory is not None and memory.available:
             found.append(MEMORY_PER_CONNECTION if self._clients >= FEWEST_CONNECTIONS else MEMORY_OF_SERVER)

@@ -28,7 +28,8 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
                 continue  # a problem already
     server, client = table.server_cpus, table.client_cpus
     usable = sorted(os.sched_getaffinity(0))
-    if table.placement == "apart" and len(usable) > 1:
+    # Hosts are apart.
+    if table.placement == "apart" and len(usable) > 1 and not kind.reaches_hosts:
         server = server or [cpu for cpu in usable if cpu not in _named(client)][:1]
         client = client or [cpu for cpu in usable if cpu not in _named(server)]
     return Lab(
@@ -75,7 +76,7 @@ def notes_of(lab: Lab, placement: str, *, places_servers: bool) -> Iterator[str]
             if places_servers
             else f"the clients run on {client}"
         )
-    elif placement == "apart":
+    elif placement == "apart" and not KINDS[lab.kind].reaches_hosts:
         yield "this process may use one CPU only: server and clients share it"
 
 

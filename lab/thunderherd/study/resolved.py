@@ -306,7 +306,8 @@ class Contender(_Resolved):
     what the server creates for every connection; `calls`, whether the server makes a system call for each
     operation; and `counts_requests`, whether the server counts as many requests as its clients make.
 
-    A server of the user's own is `own_server`, which records call `foreign`, and has no design.
+    A server of the user's own is `own_server`, which records call `foreign`, and has no design. A run goes
+    without a contender that `may_be_left_out` where it cannot run.
 
     From the study come `scale`, how much smaller it is than the source's experiment, in words;
     `divided_by`, the factors by which its settings and those of its load are smaller;
@@ -344,6 +345,7 @@ class Contender(_Resolved):
     at_least: dict[str, float] = {}
     calls: bool = Field(default=True, exclude=True)
     counts_requests: bool = Field(default=True, exclude=True)
+    may_be_left_out: bool = Field(default=False, exclude=True)
     control_of: str | None
 
     def configured(self) -> dict[str, object]:

@@ -12,6 +12,7 @@ from thunderherd.engine.counter_names import figures_of_counters, states_of_coun
 from thunderherd.engine.lines import Accepted
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.labs import KINDS, USUAL
 from thunderherd.metrics.table import CPU_PER_CONNECTION, better_of
 from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, SweepPoint
 from thunderherd.study.checks.files import check_files, files_of
@@ -361,11 +362,13 @@ class Resolver:
         missing: dict[str, str] = {}
         for each in chosen:
             check_cpus(each, self.problems)
-            lacks = [*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue)]
+            lacks = []
+            # Hosts are asked before the first trial.
+            if not KINDS.get(each.lab.kind, USUAL).reaches_hosts:
+                lacks += [*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue)]
             lacks += missing_programs(each, self._folder)
             for key, problem in lacks:
-                can_miss = each.table.install or each.load.install
-                if can_miss or (each.sweep and each.sweep.skip_unavailable):
+                if each.may_be_left_out:
                     missing.setdefault(each.name, str(problem))
                     self.remedies.setdefault(problem.hint, {})[each.table.name] = None
                 else:
@@ -434,6 +437,7 @@ class Resolver:
             trial=each.trial,
             metric=each.metric,
             better=better_of(each.metric),
+            may_be_left_out=each.may_be_left_out,
             scale=in_words(scale, settings),
             divided_by=factors(scale),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from thunderherd.engine.line_base import Counters, Used
 from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot, Tally
+from thunderherd.labs.kind import HostFacts
 from thunderherd.machine import noise
 from thunderherd.metrics.table import (
     COPIED_SHARE,
@@ -23,6 +24,7 @@ from thunderherd.metrics.table import (
     is_of_clients,
 )
 from thunderherd.records.summary import Noise, TrialForm, TrialMetrics, TrialRecord
+from thunderherd.records.trial import HostOfTrial
 from thunderherd.study.loading import Contender
 from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.trial.busy_polling import OF_SERVER, beyond_load
@@ -87,6 +89,9 @@ class Observation:
     time_wait_before: int | None = None
     time_wait_limit: int | None = None
     listener_holders: int | None = None
+    hosts: Sequence[HostFacts] = ()
+    agreed_start: bool = False
+    """True if the load processes agreed on a start."""
 
     @property
     def is_whole_life(self) -> bool:
@@ -181,7 +186,31 @@ class Observation:
         return workers_in_window(self.before.workers, self.after.workers)
 
     def noise(self) -> Noise | None:
-        """Return the noise of the machine during the trial."""
+        """Return the noise of all machines during the trial, put together."""
+        of_machines = self._noise_of_machines()
+        return None if of_machines is None else noise.together([*of_machines.values()])
+
+    def of_hosts(self) -> list[HostOfTrial]:
+        """Return the hosts with the noise of their machines."""
+        of_machines = self._noise_of_machines() or {}
+        return [
+            HostOfTrial(
+                host=each.host,
+                roles=list(each.roles),
+                clock_ahead_seconds=each.clock_ahead_ns / 1e9,
+                clock_error_seconds=each.clock_error_ns / 1e9,
+                noise=of_machines.get(each.boot),
+            )
+            for each in self.hosts
+        ]
+
+    def start_skew_seconds(self) -> float | None:
+        """Return the time between the first and the last start of the load; None if none was agreed on."""
+        started = [each.started_monotonic_ns for each in self.loads]
+        return (max(started) - min(started)) / 1e9 if self.agreed_start and started else None
+
+    def _noise_of_machines(self) -> dict[str, Noise] | None:
+        """Return the noise of each machine, by its boot, that of the server first."""
         if self.samples is None:
             return None
         if self.is_whole_life:
@@ -202,13 +231,14 @@ class Observation:
             used = max(used, life.cpu_ns / 1e9 * served / of_life.requests)
         return self._noise_between(used)
 
-    def _noise_between(self, server_seconds: float) -> Noise:
-        """Return the noise of all machines; the server has used so much CPU time on the first."""
+    def _noise_between(self, server_seconds: float) -> dict[str, Noise]:
+        """Return the noise of each machine; the server has used so much CPU time on the first."""
         before, after = self.samples or ((), ())
         pairs = enumerate(zip(before, after, strict=True))
-        return noise.together(
-            [noise.between(*pair, server_seconds=0.0 if place else server_seconds) for place, pair in pairs]
-        )
+        return {
+            pair[0].boot: noise.between(*pair, server_seconds=0.0 if place else server_seconds)
+            for place, pair in pairs
+        }
 
     @staticmethod
     def _requests_between(before: Snapshot, after: Snapshot) -> int | None:

@@ -85,11 +85,15 @@ def run_trial(
     """
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
-    measure = study.measure
+    measure, site = study.measure, site or Site(USUAL, engine)
     seen = Observation(
-        contender, measure.counters, frozenset(measure.states), overload_counts=measure.overload == "counts"
+        contender,
+        measure.counters,
+        frozenset(measure.states),
+        overload_counts=measure.overload == "counts",
+        hosts=site.hosts(),
     )
-    trial = _Trial(contender, measure.counters_asked, site or Site(USUAL, engine), seen, profiles)
+    trial = _Trial(contender, measure.counters_asked, site, seen, profiles)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()
@@ -129,6 +133,8 @@ def run_trial(
         server_life=seen.server_life,
         client_lives=seen.client_lives,
         noise=seen.noise(),
+        hosts=seen.of_hosts(),
+        start_skew_seconds=seen.start_skew_seconds(),
         time_wait_before=seen.time_wait_before,
         metrics=metrics,
         worker_connections=seen.workers() if metrics is not None else None,
@@ -353,6 +359,7 @@ class _Trial:
                 deadline = time.monotonic() + longest_seconds(load)
                 for each in running:
                     each.connected(deadline - time.monotonic())
+                self.seen.agreed_start = sampled
                 at_ns = time.monotonic_ns() + START_AHEAD_NS
                 for each in running:
                     each.start(at_ns)

@@ -78,6 +78,16 @@ class Place:
         self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Fact:
         """Return what a function of this program finds at this place."""
+        return self.ask_for(0.0, fact, *args, **kwargs)
+
+    def ask_for(
+        self,
+        seconds: float,
+        fact: Callable[Parameters, Fact],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Fact:
+        """Return what a function finds that takes so long, not longer."""
         return fact(*args, **kwargs)
 
     def flags(self, cpus: Sequence[int] | None = None, user: str | None = None) -> list[str]:

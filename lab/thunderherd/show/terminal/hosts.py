@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from thunderherd.hosts.survey import LARGEST_AGENT_PERCENT, Machine, Path, Survey
+from thunderherd.hosts.survey import Machine, Path, Survey
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.show.terminal.tables import print_table
 from thunderherd.text.figures import ABSENT, seconds_in_words
-
-DOCTOR = "thunderherd doctor on a host shows what its figures depend on"
 
 
 def print_survey(found: Survey, console: Console) -> None:
@@ -47,7 +45,7 @@ def _paths(found: Survey) -> Table:
     columns = (
         Column("Load", "name"), Column("Server", "name"), Column("Address", "short"), Column("MTU"),
         Column("Link", unit="Mbit/s"), Column("Round trip", unit="µs"), Column("Bandwidth", unit="Gbit/s"),
-        Column("CPU"),
+        Column("CPU of load"), Column("CPU of server"),
     )  # fmt: skip
     return Table("Paths", columns, tuple(Row(tuple(map(Cell, _way(each)))) for each in found.paths))
 
@@ -55,9 +53,19 @@ def _paths(found: Survey) -> Table:
 def _way(each: Path) -> tuple[str, ...]:
     figures = (
         each.address, each.mtu, each.link_megabits, each.round_trip_microseconds, each.gigabits_per_second,
-        each.receiving_cpu,
     )  # fmt: skip
-    return each.load, each.server, *map(_figure, figures)
+    return (
+        each.load,
+        each.server,
+        *map(_figure, figures),
+        _receiver(each.load_cpu, each.load_queue),
+        _receiver(each.server_cpu, each.server_queue),
+    )
+
+
+def _receiver(cpu: int | None, queue: int | None) -> str:
+    """Return `2` or, if packets come from a queue of a network card, `2, queue 513`."""
+    return _figure(cpu) if queue is None else f"{_figure(cpu)}, queue {queue}"
 
 
 def _figure(value: str | float | None) -> str:
@@ -71,11 +79,15 @@ def _notes(found: Survey) -> Iterator[str]:
         if path.why_not is not None:
             yield f"{path.load} does not reach {path.server}: {path.why_not}"
     for each in found.machines:
-        if each.agent_percent > LARGEST_AGENT_PERCENT:
+        yield from each.warnings
+    if any(path.load_cpu is not None or path.server_cpu is not None for path in found.paths):
+        yield (
+            "CPU: received the last packet of a connection on this path, on either host. A run warns if that "
+            "is a CPU of lab.server_cpus or lab.client_cpus."
+        )
+    for path in found.paths:
+        if path.interrupt_cpus:
             yield (
-                f"{each.address}: its idle agent uses {each.agent_percent:g} % of a CPU (more than "
-                f"{LARGEST_AGENT_PERCENT:g} %): keep it off the CPUs that are measured (lab.server_cpus)"
+                f"{path.load}: CPUs {', '.join(map(str, path.interrupt_cpus))} serve the interrupts of "
+                f"{path.interface}"
             )
-    if any(path.receiving_cpu is not None for path in found.paths):
-        yield "CPU: the one of the load's host that received most packets; better not one that is measured"
-    yield DOCTOR

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue, CongestionControls
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, USUAL, named, with_namespaces
+from thunderherd.labs.kind import Role
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine.users import PASSWORDS, find_user
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.resolved import Contender
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 SHARE_OF_PORTS = 0.5
@@ -31,22 +34,62 @@ def check_cpus(each: Configuration, problems: Problems) -> None:
 
 def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, Problem]]:
     """Yield what a configuration needs and this machine lacks, each with the key to change."""
+    for name, cpus in _cpus_of(each):
+        for unusable in _unavailable_cpus(name, cpus):
+            yield each.where("lab", name), unusable
+    if problem := _unavailable_design(each.design, catalogue):
+        yield each.where("design"), problem
+    for place, name in each.primitives():
+        if problem := _unavailable_primitive(name, catalogue):
+            yield place, problem
+
+
+def lacking_there(made: Contender, side: Role) -> list[Problem]:
+    """Return what a side of a contender needs and this machine, a host of that side, lacks."""
+    here, lab = catalogue(), made.lab
+    problems: list[Problem | None] = []
+    if side == "server":
+        problems += _unavailable_cpus("server_cpus", lab.server_cpus or ())
+        ways, settings = [made.primitive, made.receive], made.settings
+        if made.own_server is None:
+            problems.append(_unavailable_design(made.design, here))
+    else:
+        problems += _unavailable_cpus("client_cpus", lab.client_cpus or ())
+        ways, settings = [*made.load.own_way.values()], made.load.settings
+    problems += [_unavailable_primitive(each, here) for each in ways]
+    if lab.user is not None:
+        problems.append(unavailable_user(lab.user))
+    control, controls = settings.get(CONGESTION), here.congestion_controls
+    if isinstance(control, str) and controls is not None:
+        setting = congestion_setting(here)
+        if setting is None or control != setting.default:
+            problems.append(_unavailable_congestion_control(control, controls.allowed, controls))
+    return [each for each in problems if each is not None]
+
+
+def _unavailable_cpus(name: str, cpus: Sequence[int]) -> Iterator[Problem]:
     usable = os.sched_getaffinity(0)
     present = range(os.cpu_count() or max(usable) + 1)
-    for name, cpus in _cpus_of(each):
-        for cpu in sorted(set(cpus) - usable):
-            why = "this process may not use (sched_getaffinity)" if cpu in present else "does not exist"
-            message = f"{name} = {show(cpus)} names CPU {cpu}, which {why}"
-            yield each.where("lab", name), Problem(message, "study.unavailable_cpu", _allowed_cpus())
-    design = catalogue.design(each.design)
-    if design is not None and not design.available:
-        message = f"design {show(each.design)} cannot run on this machine: {design.reason}"
-        yield each.where("design"), Problem(message, "study.unavailable_design")
-    for place, name in each.primitives():
-        primitive = catalogue.primitive(name)
-        if primitive is not None and not primitive.available:
-            message = f"primitive {show(name)} cannot run on this machine: {primitive.reason}"
-            yield place, Problem(message, "study.unavailable_primitive")
+    for cpu in sorted(set(cpus) - usable):
+        why = "this process may not use (sched_getaffinity)" if cpu in present else "does not exist"
+        message = f"{name} = {show(list(cpus))} names CPU {cpu}, which {why}"
+        yield Problem(message, "study.unavailable_cpu", _allowed_cpus())
+
+
+def _unavailable_design(name: str, catalogue: Catalogue) -> Problem | None:
+    design = catalogue.design(name)
+    if design is None or design.available:
+        return None
+    message = f"design {show(name)} cannot run on this machine: {design.reason}"
+    return Problem(message, "study.unavailable_design")
+
+
+def _unavailable_primitive(name: str, catalogue: Catalogue) -> Problem | None:
+    primitive = catalogue.primitive(name)
+    if primitive is None or primitive.available:
+        return None
+    message = f"primitive {show(name)} cannot run on this machine: {primitive.reason}"
+    return Problem(message, "study.unavailable_primitive")
 
 
 def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:
@@ -100,17 +143,25 @@ def _unavailable_congestion_controls(
         return
     usable = kind.congestion_controls(controls)
     for place, name in _congestion_controls(each):
-        if name in usable or name == setting.default or not setting.accepts(name):
+        if name == setting.default or not setting.accepts(name):
             continue
-        if name in controls.available:
-            message = f"{CONGESTION} = {show(name)} is not among the allowed ones: {', '.join(usable)}"
-            hint = (
-                "net.ipv4.tcp_allowed_congestion_control and the rights of the user restrict them; "
-                f"lab {named(with_namespaces())} has all"
-            )
-            yield place, Problem(message, "study.congestion_control_not_allowed", hint)
-        else:
-            yield place, unknown("congestion control", name, usable)
+        if problem := _unavailable_congestion_control(name, usable, controls):
+            yield place, problem
+
+
+def _unavailable_congestion_control(
+    name: str, usable: Sequence[str], controls: CongestionControls
+) -> Problem | None:
+    if name in usable:
+        return None
+    if name not in controls.available:
+        return unknown("congestion control", name, usable)
+    message = f"{CONGESTION} = {show(name)} is not among the allowed ones: {', '.join(usable)}"
+    hint = (
+        "net.ipv4.tcp_allowed_congestion_control and the rights of the user restrict them; "
+        f"lab {named(with_namespaces())} has all"
+    )
+    return Problem(message, "study.congestion_control_not_allowed", hint)
 
 
 def _congestion_controls(each: Configuration) -> Iterator[tuple[KeyPath, str]]:

@@ -130,6 +130,12 @@ class Configuration:
         return _merged(self.form.lab, self.table.lab)
 
     @property
+    def may_be_left_out(self) -> bool:
+        """True if a run may go without it where it cannot run."""
+        skips = self.sweep is not None and self.sweep.skip_unavailable
+        return skips or self.table.install is not None or self.load.install is not None
+
+    @property
     def trial(self) -> TrialForm:
         sweeps = self.sweep.trial if self.sweep else None
         return self.table.trial or sweeps or self.form.measure.trial

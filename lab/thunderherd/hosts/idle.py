@@ -1,0 +1,47 @@
+"""What hosts do while nothing is measured: their agents and other processes use CPU time, too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from thunderherd.hosts.cluster import HostPlace
+from thunderherd.machine import noise
+
+LARGEST_AGENT_PERCENT = 0.5
+"""An agent that uses more of a CPU while it is idle disturbs what is measured there."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The share of a CPU that a host's agent uses, and that of all its CPUs that others use, in percent."""
+
+    agent_percent: float
+    others_percent: float
+
+    def warning(self, host: str) -> str | None:
+        """Return what to do about an agent that uses too much; None if it does not."""
+        if self.agent_percent <= LARGEST_AGENT_PERCENT:
+            return None
+        return (
+            f"{host}: its idle agent uses {self.agent_percent:g} % of a CPU (more than "
+            f"{LARGEST_AGENT_PERCENT:g} %): keep it off the CPUs that are measured (lab.server_cpus)"
+        )
+
+
+def watch_idle(places: Sequence[HostPlace], seconds: float) -> Mapping[str, Idle]:
+    """Watch all hosts for so long, at the same time."""
+    before = {each.host: (each.ask(noise.sample), each.ask(time.process_time)) for each in places}
+    time.sleep(seconds)
+    found = {}
+    for each in places:
+        # The agent's own use comes first: a sample costs it more than it uses while it is idle.
+        used = each.ask(time.process_time)
+        sample, earlier = before[each.host]
+        seen = noise.between(sample, each.ask(noise.sample), server_seconds=0.0)
+        found[each.host] = Idle(
+            agent_percent=round(100 * (used - earlier) / seen.wall_seconds, 2),
+            others_percent=round(100 * max(0.0, seen.foreign_share - seen.foreign_uncertainty), 1),
+        )
+    return found

@@ -1,0 +1,98 @@
+"""Before the first trial on several hosts: have they what the study needs, and what will they send?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from thunderherd.errors import Problem, UserError
+from thunderherd.labs.kind import Site
+from thunderherd.study.checks.machine import lacking_there
+from thunderherd.study.loading import Contender, LoadPlan, Study
+from thunderherd.study.resolved import RATE
+from thunderherd.text.figures import count
+
+
+def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Problem] | None = None) -> None:
+    """Raise `UserError` if a host lacks what a contender needs.
+
+    If the contender may be left out, `unfit` receives the problem instead, by the contender's name.
+    """
+    refused: list[Problem] = []
+    for made in study.contenders:
+        for problem in _lacking(made, sites[made.lab.network]):
+            if unfit is not None and made.may_be_left_out:
+                unfit.setdefault(made.name, problem)
+            elif not made.may_be_left_out:
+                refused.append(problem.at(made.name))
+    if refused:
+        raise UserError(*dict.fromkeys(refused))
+
+
+def _lacking(made: Contender, site: Site) -> Iterator[Problem]:
+    """Yield what the hosts of a contender lack. Sites without hosts were checked as the study was read."""
+    places = {each.host: each for each in (site.server, *site.clients)}
+    for host in site.hosts():
+        for side in host.roles:
+            for problem in places[host.host].ask(lacking_there, made, side):
+                yield replace(problem, message=f"{host.host}: {problem.message}")
+
+
+def warnings_of_sites(study: Study, sites: Mapping[str, Site]) -> list[str]:
+    """Return what disturbs trials on the hosts of a study."""
+    found: list[str] = []
+    for network, site in sites.items():
+        labs = [each.lab for each in study.contenders if each.lab.network == network]
+        server, client = ({cpu for lab in labs for cpu in getattr(lab, name) or ()} for name in CPUS)
+        found += site.warnings(server, client)
+    return found
+
+
+CPUS = ("server_cpus", "client_cpus")
+
+
+def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iterator[str]:
+    """Yield, for each site with hosts that are not on this machine, what they will send at most.
+
+    Each trial is made at most `attempts` times.
+    """
+    for network, site in sites.items():
+        hosts = site.hosts()
+        if not any(each.is_elsewhere for each in hosts):
+            continue
+        made = [each for each in study.contenders if each.lab.network == network]
+        loads = [each.load for each in made]
+        extra = (study.counting.trials if study.counting.is_asked_for else 0) + (
+            study.profiling.trials if study.profiling.is_asked_for else 0
+        )
+        trials = len(made) * (study.looks[-1].blocks * attempts + extra * attempts)
+        senders = " and ".join(each.host for each in hosts if "load" in each.roles)
+        connections = max(each.processes * each.clients for each in loads)
+        yield (
+            f"{senders} will send to {site.address} on {hosts[0].host}: at most {count(trials, 'trial')} of "
+            f"at most {count(connections, 'connection')} at a time, {_pace(loads)}"
+        )
+
+
+def _pace(loads: Sequence[LoadPlan]) -> str:
+    """Return how much a trial sends at most: requests, or the time for which it sends."""
+    parts = []
+    if numbers := [each.requests_per_trial for each in loads if each.requests_per_trial is not None]:
+        parts.append(f"{max(numbers):,} requests")
+    rates = [(int(each.settings[RATE]), each) for each in loads if each.settings.get(RATE)]
+    if rates:
+        parts.append(
+            f"{max(rate for rate, _ in rates):,} requests a second for {_longest([e for _, e in rates])}"
+        )
+    if closed := [each for each in loads if each.requests_per_trial is None and not each.settings.get(RATE)]:
+        parts.append(f"as many requests as replies for {_longest(closed)}")
+    return " or ".join(parts)
+
+
+def _longest(loads: Sequence[LoadPlan]) -> str:
+    """Return the longest time for which one of these loads sends."""
+    seconds = [
+        sum(int(each.settings.get(name, 0)) for name in (each.duration, each.warm_up) if name) / 1e9
+        for each in loads
+    ]
+    return f"{max(seconds):g} s"
