@@ -54,6 +54,14 @@ _FIRST = (
         "trial", "text", "", "window: measured between two snapshots; whole_life: measured from exec to exit"
     ),
     Column("cpu_scope", "text", "", "what server_cpu_seconds covers: window or whole_life"),
+    Column("server_host", "text", "", "host of the server; empty: this machine"),
+    Column("load_hosts", "text", "", "hosts of the load; empty: this machine"),
+    Column(
+        "start_skew_seconds",
+        "real",
+        "s",
+        "time between the first and the last start of load processes that agreed on a start",
+    ),
     Column("time_wait_before", "whole", "sockets", "sockets in TIME_WAIT before the trial"),
     Column("steal_share", "real", "share", "share of the machine's CPU time that the hypervisor took"),
     Column(

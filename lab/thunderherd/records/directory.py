@@ -556,9 +556,11 @@ class SavedRun:
             name: getattr(trial, name)
             for name in (
                 "study", "contender", "block", "position", "attempt", "seed", "started", "wall_seconds",
-                "valid", "trial", "cpu_scope", "time_wait_before", WORKERS,
+                "valid", "trial", "cpu_scope", "time_wait_before", "start_skew_seconds", WORKERS,
             )
         }  # fmt: skip
+        for column, role in (("server_host", "server"), ("load_hosts", "load")):
+            row[column] = " ".join(each.host for each in trial.hosts if role in each.roles) or None
         row["invalid_reasons"] = "; ".join(trial.invalid_reasons) or None
         counts = trial.valid and trial.attempt == self._last_valid[trial.block, trial.contender]
         row["used"] = None if accepted is None else counts and trial.block in accepted

@@ -221,6 +221,11 @@ class ContenderSummary(Record):
     noise: NoiseSummary | None = Field(
         default=None, description="what else the machine did during its trials. Null: not recorded"
     )
+    noise_of_hosts: dict[str, NoiseSummary] = Field(
+        default_factory=dict,
+        exclude_if=lambda hosts: not hosts,
+        description="the same of each host. Absent: both sides were on this machine",
+    )
 
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]

@@ -15,12 +15,26 @@ NOT_READ = "/proc/PID/net/snmp could not be read in the network namespaces of it
 
 
 def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSummary | None:
-    """Return the medians over these trials; None if none has the two samples that they need.
+    """Return the medians over these trials; None if none has the two samples that they need."""
+    return _medians([trial.noise for trial in trials if trial.noise is not None], over_tcp)
+
+
+def noise_of_hosts(trials: Sequence[TrialRecord], *, over_tcp: bool) -> dict[str, NoiseSummary]:
+    """Return the medians of each host; none if both sides were on this machine."""
+    recorded: dict[str, list[Noise]] = {}
+    for each in (host for trial in trials for host in trial.hosts):
+        if each.noise is not None:
+            recorded.setdefault(each.host, []).append(each.noise)
+    found = {host: _medians(noises, over_tcp) for host, noises in recorded.items()}
+    return {host: each for host, each in found.items() if each is not None}
+
+
+def _medians(recorded: Sequence[Noise], over_tcp: bool) -> NoiseSummary | None:
+    """Return the medians of these trials.
 
     Soft interrupts are counted in ticks, of which a short trial has few: all trials are summed for them.
     `over_tcp` says whether the connections are TCP's; otherwise the retransmissions were another program's.
     """
-    recorded = [trial.noise for trial in trials if trial.noise is not None]
     if not recorded:
         return None
     ticked = [noise for noise in recorded if noise.softirq_seconds]

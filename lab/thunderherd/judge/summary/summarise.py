@@ -20,7 +20,7 @@ from thunderherd.judge.summary.block_rejection import Block, Selection, blocks_o
 from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
 from thunderherd.judge.summary.ceilings import with_ceilings
 from thunderherd.judge.summary.crossover import crossover
-from thunderherd.judge.summary.noise import noise_summary
+from thunderherd.judge.summary.noise import noise_of_hosts, noise_summary
 from thunderherd.judge.summary.open_claims import is_decided, selected
 from thunderherd.judge.summary.pair_summaries import (
     MetricValues,
@@ -206,6 +206,7 @@ def _contender(
         client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
         machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
         noise=noise_summary(trials, over_tcp=has_tcp(contender.lab.kind)),
+        noise_of_hosts=noise_of_hosts(trials, over_tcp=has_tcp(contender.lab.kind)),
     )
 
 

@@ -25,6 +25,7 @@ COLUMNS = (
     Column("Other processes", csv=("foreign [share]",)),
     Column("Retransmitted", csv=("retransmitted", "why")),
 )
+HOST = Column("Host", "name")
 
 ONE_SIDED = (
     "Soft interrupts are for packets of either side. On one machine the sender's CPU also does the "
@@ -43,7 +44,13 @@ HOW = (
 def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
     """Shows the activity during the trials of these contenders, or of all; None if none is known."""
     shown = [each for each in summary.contenders if not names or each.name in names]
-    rows = tuple(_row(each.name, each.noise) for each in shown if each.noise is not None)
+    has_hosts = any(each.noise_of_hosts for each in shown)
+    rows = tuple(
+        _row(each.name, noise, host if has_hosts else None)
+        for each in shown
+        if each.noise is not None
+        for host, noise in (each.noise_of_hosts or {"": each.noise}).items()
+    )
     if not rows:
         return None
     missing: dict[str, list[str]] = {}
@@ -53,18 +60,22 @@ def noise_table(summary: Summary, names: Sequence[str] = ()) -> Table | None:
         for figure, why in (each.noise.why if each.noise else {}).items():
             missing.setdefault(f"{NAMES[figure]} are missing: {why}", []).append(each.name)
     reasons = [f"{', '.join(alike)}: {why}" for why, alike in missing.items()]
-    return Table(TITLE, COLUMNS, rows, (ONE_SIDED, HOW, *map(printable, reasons)))
+    contender, *figures = COLUMNS
+    columns = (contender, *([HOST] if has_hosts else []), *figures)
+    return Table(TITLE, columns, rows, (ONE_SIDED, HOW, *map(printable, reasons)))
 
 
 NAMES = {SOFTIRQ_RATES: "soft interrupts", RETRANSMITTED: "retransmitted segments"}
 """The figures that may be missing, as reasons name them."""
 
 
-def _row(contender: str, noise: NoiseSummary) -> Row:
+def _row(contender: str, noise: NoiseSummary, host: str | None) -> Row:
+    """Return the row of a contender; on a host, if there are hosts."""
     rates, resolution = noise.softirq_milliseconds_per_second, noise.softirq_resolution
     total = sum(rates) if rates else None
     cells = (
         Cell(contender, data=(contender, noise.trials)),
+        *([] if host is None else [Cell(host)]),
         Cell(ABSENT if total is None else _rate(total, resolution), data=(total,)),
         Cell(_by_cpu(rates, resolution) if rates else ABSENT, data=(" ".join(map(str, rates)),)),
         Cell(share_in_percent(noise.steal_share), data=(noise.steal_share,)),
