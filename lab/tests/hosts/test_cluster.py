@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 import pytest
 from made.hosts.network import Network, assert_measured
+from made.hosts.study import study_of
 from made.refusals import refused
-from made.small_studies import head
 
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
@@ -38,37 +38,6 @@ from thunderherd.trial.trial import run_trial
 
 LONGEST_NOTICE = {"killed": 2.0, "cut": 15.0}
 """The seconds within which the loss of a host is noticed."""
-
-STUDY = (
-    head(
-        "hosts",
-        kind="closed_connections",
-        load="",
-        settings='clients = 7, duration = "{duration}", bytes = 4000',
-        metric="server_cpu_per_request",
-    )
-    + """\
-[lab]
-server = "netns:{server}"
-load = [{load}]
-[comparisons]
-all_pairs = false
-[sizes.quick]
-repetitions = 1
-[[contenders]]
-name = "epoll"
-design = "epoll"
-"""
-)
-
-
-def study_of(folder: Path, network: Network, duration: str = "300ms") -> Study:
-    """A study whose server is in the first namespace, and whose load is in both others."""
-    server, *others = network.names
-    text = STUDY.replace("{duration}", duration).replace("{server}", server)
-    path = folder / "hosts.toml"
-    path.write_text(text.replace("{load}", ", ".join(f'"netns:{each}"' for each in others)))
-    return load_study(str(path), "quick", (), catalogue())
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -29,7 +29,7 @@ from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
 from thunderherd.hosts.addresses import host_of
 from thunderherd.hosts.bundle import code_hash, engine_hash
-from thunderherd.hosts.quiet import NO_HTTP, SETTINGS
+from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, quiet_logs
 
 CONNECT = "--connect"
 """The option of the engine with the target of a load."""
@@ -216,7 +216,7 @@ async def serve(spec: Mapping[str, Any], port: int) -> None:
         tls_worker_cert=spec["certificate"],
         tls_worker_key=spec["key"],
     )
-    with temporary_folder() as folder:
+    with quiet_logs(), temporary_folder() as folder:
         worker = await Worker(
             spec["scheduler"],
             name=spec["name"],
@@ -237,6 +237,13 @@ async def serve(spec: Mapping[str, Any], port: int) -> None:
         await worker.close(nanny=False, reason="the driver has ended")
 
 
+def root_of(error: BaseException) -> BaseException:
+    """Return the first of the errors that led to another. Dask says only that its worker failed."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
 def free_port() -> int:
     """Return a port that nobody uses now."""
     with socket.socket() as found:
@@ -251,7 +258,10 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     if not line:
         return
-    asyncio.run(serve(json.loads(line), port))
+    try:
+        asyncio.run(serve(json.loads(line), port))
+    except (OSError, RuntimeError) as error:
+        sys.exit(str(root_of(error)))
     # A thread still waits for the end of the input.
     sys.stdout.flush()
     os._exit(0)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import SSH, HostAddress
 from thunderherd.hosts.agent import facts
 from thunderherd.hosts.links import LOOPBACK, OWN, Link
-from thunderherd.hosts.quiet import NO_HTTP, SETTINGS
+from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, quiet_logs
 from thunderherd.hosts.ssh import SshLink
 
 GREETING_SECONDS = 30.0
@@ -52,6 +51,12 @@ class HostLostError(EngineError):
     """A host that was lost in mid-trial."""
 
     code = "hosts.lost"
+
+
+class HostFailedError(EngineError):
+    """A host on which a system call failed: its disk is full, or a connection was refused."""
+
+    code = "hosts.failed"
 
 
 @dataclass
@@ -230,7 +235,7 @@ class Cluster:
     ) -> Any:
         """Return the result of a method of a host's agent, or raise its exception.
 
-        Raises `HostLostError` if this host is lost meanwhile, or, `of_all`, another.
+        Raises `HostLostError` if this host is lost meanwhile, or, `of_all`, another; and `HostFailedError`.
         """
         watched = [each for each in self.hosts.values() if each.actor is not None] if of_all else [host]
         self._check(watched)
@@ -239,7 +244,7 @@ class Cluster:
             future = getattr(host.actor, method)(*args)
             while True:
                 try:
-                    found, error = future.result(timeout=SLICE_SECONDS)
+                    found, failure = future.result(timeout=SLICE_SECONDS)
                     break
                 except TimeoutError:
                     self._check(watched)
@@ -249,8 +254,11 @@ class Cluster:
             # Dask says only that it cannot reach the worker.
             host.lost = self._why(host)
             raise HostLostError(f"host {host.name} was lost: {host.lost}") from error
-        if error is not None:
-            raise error
+        if isinstance(failure, OSError):
+            why = f"{failure.strerror or failure}{f': {failure.filename}' if failure.filename else ''}"
+            raise HostFailedError(f"host {host.name}: {why}") from failure
+        if failure is not None:
+            raise failure
         return found
 
     def check(self) -> None:
@@ -316,20 +324,6 @@ def ports_of(scheduler: Any) -> dict[str, int]:
         host, _, port = listener.contact_address.partition("://")[2].rpartition(":")
         found[host.strip("[]")] = int(port)
     return found
-
-
-@contextlib.contextmanager
-def quiet_logs() -> Iterator[None]:
-    """Keep Dask from printing. What matters of it is in the messages of this program."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
-    before = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for each, level in zip(loggers, before, strict=True):
-            each.setLevel(level)
 
 
 class HostPlace(Place):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import DATA, listen_at
+from thunderherd.hosts.addresses import DATA, host_of, listen_at
 from thunderherd.hosts.cluster import HostLostError, HostPlace
 from thunderherd.hosts.links import LOOPBACK
 
@@ -68,7 +68,8 @@ def unreached(address: str, server: HostPlace, clients: Sequence[HostPlace]) -> 
             for each in dict.fromkeys(clients):
                 why = _unreached_from(each, listening.ready.address, usual.workload)
                 if why is not None:
-                    return f"from {each.there.name}: {why}"
+                    told = down_or_dropped(server, listening.ready.address)
+                    return f"from {each.there.name}: {why}; {told}"
             listening.stop()
     except HostLostError:
         raise
@@ -87,6 +88,22 @@ def _unreached_from(client: HostPlace, address: str, workload: str) -> str | Non
     if result.tally.requests == 1:
         return None
     return result.first_error or "no reply"
+
+
+def down_or_dropped(server: HostPlace, address: str) -> str:
+    """Return what keeps a load from reaching HOST:PORT of a server: its host is asked to connect, too."""
+    if server.ask(answers, address):
+        return "the server answers on its own host: a firewall drops the packets, or there is no route"
+    return "the server does not answer on its own host either"
+
+
+def answers(address: str) -> bool:
+    """True if somebody accepts connections at HOST:PORT of this machine."""
+    try:
+        socket.create_connection((host_of(address), int(address.rpartition(":")[2])), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ made twice.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 SECONDS_UNTIL_LOST = 11
@@ -34,3 +37,17 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.profile.enabled": False,
 }
+
+
+@contextlib.contextmanager
+def quiet_logs() -> Iterator[None]:
+    """Keep Dask from printing. What matters of it is in the messages of this program."""
+    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
+    before = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, before, strict=True):
+            each.setLevel(level)

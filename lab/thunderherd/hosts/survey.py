@@ -158,7 +158,7 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
         of_server, of_load = receivers(server, load, address)
     except HostLostError:
         raise
-    except (EngineError, UserError, OSError) as error:
+    except (EngineError, UserError) as error:
         return path.model_copy(update={"why_not": str(error)})
     counted, latency = moved.window and moved.window.counted, round_trip.latency
     bits = 8 * max(counted.bytes_received, counted.bytes_sent) if counted else 0

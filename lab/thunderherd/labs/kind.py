@@ -164,6 +164,10 @@ class Site:
         """Return the hosts of both sides, that of the server first; none if both are on this machine."""
         return ()
 
+    def why_unreached(self, client: Place, address: str) -> str:
+        """Return why no client at a place could connect to HOST:PORT of the server; empty if nobody knows."""
+        return ""
+
     def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
         """Return what disturbs trials here whose sides run on these CPUs."""
         return []

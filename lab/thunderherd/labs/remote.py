@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Ready
+from thunderherd.engine.places.place import Place
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import LOAD, SERVER, THIS, listen_at, parse_host
 from thunderherd.labs.kind import ROLES, HostFacts, Kind, Role, Site
@@ -81,6 +82,7 @@ class HostsSite(Site):
 
     def _look(self) -> None:
         """Look at the hosts and their paths before the first trial."""
+        from thunderherd.hosts.cluster import HostFailedError
         from thunderherd.hosts.flows import receivers
         from thunderherd.hosts.idle import watch_idle
         from thunderherd.hosts.paths import way_to
@@ -96,7 +98,7 @@ class HostsSite(Site):
         self._received: dict[str, tuple[Received, Received]] = {}
         for each in others:
             # A firewall may let nothing but the measured port pass.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(HostFailedError):
                 self._received[each.host] = receivers(self.server, each, self.address)
 
     def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
@@ -163,6 +165,11 @@ class HostsSite(Site):
                 for each in self.hosts()
             },
         }
+
+    def why_unreached(self, client: Place, address: str) -> str:
+        from thunderherd.hosts.paths import down_or_dropped
+
+        return f"{client.host} does not reach {address}: {down_or_dropped(self.server, address)}"
 
     def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
         found = [warning for host, idle in self._idle.items() if (warning := idle.warning(host))]

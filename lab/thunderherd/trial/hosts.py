@@ -77,8 +77,10 @@ def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iter
 def _pace(loads: Sequence[LoadPlan]) -> str:
     """Return how much a trial sends at most: requests, or the time for which it sends."""
     parts = []
-    if numbers := [each.requests_per_trial for each in loads if each.requests_per_trial is not None]:
-        parts.append(f"{max(numbers):,} requests")
+    counted = [each for each in loads if each.requests_per_trial is not None]
+    if counted:
+        most = max((each.requests_per_trial or 0) + each.warm_up_connections for each in counted)
+        parts.append(f"{most:,} requests")
     rates = [(int(each.settings[RATE]), each) for each in loads if each.settings.get(RATE)]
     if rates:
         parts.append(

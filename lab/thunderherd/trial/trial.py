@@ -193,6 +193,7 @@ class _Trial:
                     if load.has_window:
                         self._snapshots_at_marks(server, running)
                     seen.loads = self._results(running)
+                seen.reasons += self._unreached(server.ready.address)
                 seen.rest_after = self._settled(server)
             finally:
                 # If a load failed, a CPU quota may be the reason.
@@ -220,6 +221,16 @@ class _Trial:
             seen.summary = server.stop()
             seen.server_life = server.life
         seen.samples = (quiet, self.site.samples())
+
+    def _unreached(self, address: str) -> list[str]:
+        """Return why load processes could not connect, as far as it is known."""
+        clients = [self._client_place(number) for number in range(len(self.seen.loads))]
+        failed = {
+            client.host: client
+            for client, each in zip(clients, self.seen.loads, strict=True)
+            if each.tally.connections == 0 and each.tally.errors
+        }
+        return [why for each in failed.values() if (why := self.site.why_unreached(each, address))]
 
     def _settled(self, server: Server | OwnServer) -> Snapshot:
         """Return the snapshot of an idle server.

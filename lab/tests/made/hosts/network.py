@@ -41,6 +41,16 @@ class Network:
         """Mend the link of a namespace."""
         ip("link", "set", f"v{name}", "up")
 
+    @contextlib.contextmanager
+    def dropped(self, name: str, other: str) -> Iterator[None]:
+        """Drop what a namespace sends to another, as a firewall does: without a message."""
+        route = (f"{self.addresses[other]}/32",)
+        ip("-n", name, "route", "add", "blackhole", *route)
+        try:
+            yield
+        finally:
+            ip("-n", name, "route", "del", "blackhole", *route)
+
     def processes(self) -> list[int]:
         """Return the processes in these namespaces."""
         found = [ip("netns", "pids", name).split() for name in self.names]
