@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import Problem, UserError
-from thunderherd.labs.kind import Site
-from thunderherd.study.checks.machine import lacking_there
+from thunderherd.labs.kind import Role, Site
+from thunderherd.study.checks.labs import CONGESTION, congestion_setting
+from thunderherd.study.checks.machine import (
+    unavailable_congestion_control,
+    unavailable_cpus,
+    unavailable_design,
+    unavailable_primitive,
+    unavailable_user,
+)
 from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.study.resolved import RATE
 from thunderherd.text.figures import count
@@ -36,6 +44,29 @@ def _lacking(made: Contender, site: Site) -> Iterator[Problem]:
         for side in host.roles:
             for problem in places[host.host].ask(lacking_there, made, side):
                 yield replace(problem, message=f"{host.host}: {problem.message}")
+
+
+def lacking_there(made: Contender, side: Role) -> list[Problem]:
+    """Return what a side of a contender needs and this machine, a host of that side, lacks."""
+    here, lab = catalogue(), made.lab
+    problems: list[Problem | None] = []
+    if side == "server":
+        problems += unavailable_cpus("server_cpus", lab.server_cpus or ())
+        ways, settings = [made.primitive, made.receive], made.settings
+        if made.own_server is None:
+            problems.append(unavailable_design(made.design, here))
+    else:
+        problems += unavailable_cpus("client_cpus", lab.client_cpus or ())
+        ways, settings = [*made.load.own_way.values()], made.load.settings
+    problems += [unavailable_primitive(each, here) for each in ways]
+    if lab.user is not None:
+        problems.append(unavailable_user(lab.user))
+    control, controls = settings.get(CONGESTION), here.congestion_controls
+    if isinstance(control, str) and controls is not None:
+        setting = congestion_setting(here)
+        if setting is None or control != setting.default:
+            problems.append(unavailable_congestion_control(control, controls.allowed, controls))
+    return [each for each in problems if each is not None]
 
 
 def warnings_of_sites(study: Study, sites: Mapping[str, Site]) -> list[str]:

@@ -6,15 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 
 from thunderherd.engine.catalogue import Catalogue, CongestionControls
-from thunderherd.engine.client import catalogue
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, USUAL, named, with_namespaces
-from thunderherd.labs.kind import Role
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine.users import PASSWORDS, find_user
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.file.contenders import Configuration
-from thunderherd.study.resolved import Contender
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 SHARE_OF_PORTS = 0.5
@@ -35,39 +32,17 @@ def check_cpus(each: Configuration, problems: Problems) -> None:
 def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, Problem]]:
     """Yield what a configuration needs and this machine lacks, each with the key to change."""
     for name, cpus in _cpus_of(each):
-        for unusable in _unavailable_cpus(name, cpus):
+        for unusable in unavailable_cpus(name, cpus):
             yield each.where("lab", name), unusable
-    if problem := _unavailable_design(each.design, catalogue):
+    if problem := unavailable_design(each.design, catalogue):
         yield each.where("design"), problem
     for place, name in each.primitives():
-        if problem := _unavailable_primitive(name, catalogue):
+        if problem := unavailable_primitive(name, catalogue):
             yield place, problem
 
 
-def lacking_there(made: Contender, side: Role) -> list[Problem]:
-    """Return what a side of a contender needs and this machine, a host of that side, lacks."""
-    here, lab = catalogue(), made.lab
-    problems: list[Problem | None] = []
-    if side == "server":
-        problems += _unavailable_cpus("server_cpus", lab.server_cpus or ())
-        ways, settings = [made.primitive, made.receive], made.settings
-        if made.own_server is None:
-            problems.append(_unavailable_design(made.design, here))
-    else:
-        problems += _unavailable_cpus("client_cpus", lab.client_cpus or ())
-        ways, settings = [*made.load.own_way.values()], made.load.settings
-    problems += [_unavailable_primitive(each, here) for each in ways]
-    if lab.user is not None:
-        problems.append(unavailable_user(lab.user))
-    control, controls = settings.get(CONGESTION), here.congestion_controls
-    if isinstance(control, str) and controls is not None:
-        setting = congestion_setting(here)
-        if setting is None or control != setting.default:
-            problems.append(_unavailable_congestion_control(control, controls.allowed, controls))
-    return [each for each in problems if each is not None]
-
-
-def _unavailable_cpus(name: str, cpus: Sequence[int]) -> Iterator[Problem]:
+def unavailable_cpus(name: str, cpus: Sequence[int]) -> Iterator[Problem]:
+    """Yield a problem for each CPU of a list that processes here may not use."""
     usable = os.sched_getaffinity(0)
     present = range(os.cpu_count() or max(usable) + 1)
     for cpu in sorted(set(cpus) - usable):
@@ -76,7 +51,8 @@ def _unavailable_cpus(name: str, cpus: Sequence[int]) -> Iterator[Problem]:
         yield Problem(message, "study.unavailable_cpu", _allowed_cpus())
 
 
-def _unavailable_design(name: str, catalogue: Catalogue) -> Problem | None:
+def unavailable_design(name: str, catalogue: Catalogue) -> Problem | None:
+    """Return why a design cannot run; None if it can."""
     design = catalogue.design(name)
     if design is None or design.available:
         return None
@@ -84,7 +60,8 @@ def _unavailable_design(name: str, catalogue: Catalogue) -> Problem | None:
     return Problem(message, "study.unavailable_design")
 
 
-def _unavailable_primitive(name: str, catalogue: Catalogue) -> Problem | None:
+def unavailable_primitive(name: str, catalogue: Catalogue) -> Problem | None:
+    """Return why a primitive cannot run; None if it can."""
     primitive = catalogue.primitive(name)
     if primitive is None or primitive.available:
         return None
@@ -145,13 +122,14 @@ def _unavailable_congestion_controls(
     for place, name in _congestion_controls(each):
         if name == setting.default or not setting.accepts(name):
             continue
-        if problem := _unavailable_congestion_control(name, usable, controls):
+        if problem := unavailable_congestion_control(name, usable, controls):
             yield place, problem
 
 
-def _unavailable_congestion_control(
+def unavailable_congestion_control(
     name: str, usable: Sequence[str], controls: CongestionControls
 ) -> Problem | None:
+    """Return why sockets cannot have a congestion control, of these usable ones; None if they can."""
     if name in usable:
         return None
     if name not in controls.available:
