@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made.hosts.bundled import run_bundled
 from made.hosts.network import Network, assert_measured, ip, sshd
 from made.refusals import refused
 from made.small_studies import one_block
@@ -74,7 +75,9 @@ def over_ssh(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iter
     (folder / "bin/ssh").chmod(0o755)
     for name in names:
         (folder / name).write_text(SERVER.format(folder=folder, name=name))
-        ip("netns", "exec", name, str(program), "-f", str(folder / name))
+        # ip-netns(8) would mount another /sys, in which there are no control groups.
+        words = ["nsenter", f"--net=/run/netns/{name}", str(program), "-f", str(folder / name)]
+        subprocess.run(words, check=True, timeout=60)
     yield {"home": folder / "home", "bin": folder / "bin"}
     for name in names:
         for pid in ip("netns", "pids", name).split():
@@ -100,6 +103,9 @@ def test_an_agent_is_installed_measures_and_is_removed(
         assert site.facts()["address"] == network.addresses[network.names[0]]
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
     assert_measured(trial)
+    there = run_bundled("unp-ch30", tmp_path / "run", "--server", str(server), "--load", str(other))
+    assert there.summary is not None and there.summary.trials.valid >= len(there.summary.contenders)
+    assert {host.host for each in there.trials for host in each.hosts} == {str(server), str(other)}
     assert uninstall(other) == [agent.name], "both hosts have this home"
     assert not (over_ssh["home"] / FOLDER).exists()
     assert uninstall(server) == []

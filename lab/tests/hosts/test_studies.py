@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from made.hosts.bundled import SHORT, run_bundled
 from made.hosts.network import Network
 
-from thunderherd.records.directory import SavedRun, load
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.by_name import all_tables
-
-SHORT = {
-    "unp-ch30": ("load.settings.loops=40", "load.warm_up_connections=20"),
-    "cse638-pa02": ('load.settings.duration="300ms"',),
-}
-"""What makes a study short. Its figures are then worth little, which does not matter here."""
-
-QUIET = ("noise.foreign=100%", "noise.steal=100%")
-"""Other tests run meanwhile."""
-
-
-def run(study: str, folder: Path, *words: str) -> SavedRun:
-    """Run a study once, and return its results."""
-    command = [sys.executable, "-m", "thunderherd", "run", study, "--size", "quick", "--out", str(folder)]
-    settings = ("counting.trials=0", "sizes.quick.repetitions=1", "measure.limits=0", *QUIET, *SHORT[study])
-    typed = [word for each in settings for word in ("--set", each)]
-    done = subprocess.run(
-        [*command, *typed, "--seed", "1", *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return load(folder)
 
 
 def shape(summary: Summary) -> dict[str, tuple[Sequence[str], int]]:
@@ -60,8 +33,10 @@ def test_a_study_across_hosts_has_the_shape_of_one_on_one_machine(
     study: str, network: Network, tmp_path: Path
 ) -> None:
     server, load_host, _ = network.names
-    there = run(study, tmp_path / "hosts", "--server", f"netns:{server}", "--load", f"netns:{load_host}")
-    here = run(study, tmp_path / "here", "--lab", "loopback")
+    there = run_bundled(
+        study, tmp_path / "hosts", "--server", f"netns:{server}", "--load", f"netns:{load_host}"
+    )
+    here = run_bundled(study, tmp_path / "here", "--lab", "loopback")
     assert there.summary is not None and here.summary is not None
     assert [each.name for each in there.summary.contenders] == [each.name for each in here.summary.contenders]
     assert shape(there.summary) == shape(here.summary)
