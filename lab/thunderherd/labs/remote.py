@@ -23,25 +23,34 @@ if TYPE_CHECKING:
     from thunderherd.hosts.flows import Received
     from thunderherd.hosts.paths import DataPath
 
-EXTRA = "thunderherd[cluster]"
-"""What has to be installed: this program with its optional dependencies."""
+LIBRARIES = ("distributed", "cryptography")
+INSTALL = "pip install 'thunderherd[cluster]'"
+"""The command that installs this program with its optional dependencies."""
 IDLE_SECONDS = 1.0
 """The time for which idle agents are watched before the first trial."""
 
 
 def check_cluster() -> None:
     """Raise `UserError` if the libraries for several hosts are not installed."""
-    missing = [name for name in ("distributed", "cryptography") if find_spec(name) is None]
-    if missing:
+    if missing := _missing():
         raise UserError(
-            f"several hosts need {' and '.join(missing)}, which is not installed",
+            f"several hosts need {missing}, which is not installed",
             code="hosts.not_installed",
-            hint=f"pip install '{EXTRA}'",
+            hint=INSTALL,
         )
+
+
+def _missing() -> str:
+    """Return the names of the libraries that are not installed."""
+    return " and ".join(name for name in LIBRARIES if find_spec(name) is None)
 
 
 class Hosts(Kind):
     """The kind of lab with an agent on each host."""
+
+    def unavailable(self, catalogue: Catalogue) -> str | None:
+        missing = _missing()
+        return f"{missing} is not installed; `{INSTALL}` installs it" if missing else None
 
     def local_ports(self, catalogue: Catalogue) -> int | None:
         # The hosts of the load are asked in each trial.
