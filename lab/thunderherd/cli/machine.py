@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from thunderherd.cli.options import AsJson
+from thunderherd.cli.options import PROGRAM, AsJson, Scheduler, workers
 from thunderherd.errors import UserError
 from thunderherd.toml.cpus import cpus_of
 
@@ -275,9 +275,13 @@ def _cpus(text: str | None) -> list[int] | None:
 
 def hosts(
     addresses: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST...", help="Hosts, such as ssh://alice@a, or this machine (this)."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="HOST...",
+            help="Hosts, such as ssh://alice@a, this machine (this), or worker:NAME of --scheduler.",
+        ),
+    ] = None,
+    scheduler: Scheduler = None,
     install: Annotated[
         bool, typer.Option("--install", help="Copy the agent to these hosts (default: look at them).")
     ] = False,
@@ -292,7 +296,7 @@ def hosts(
 
     Example: thunderherd hosts --install ssh://a ssh://b
     """
-    from thunderherd.hosts.addresses import parse_host
+    from thunderherd.hosts.addresses import parse_host_of
 
     if install and uninstall:
         raise UserError(
@@ -301,7 +305,14 @@ def hosts(
             hint="give one of them",
             where="hosts",
         )
-    found = [parse_host(each) for each in addresses]
+    if scheduler is not None and not (install or uninstall or addresses):
+        scheduler, server, load = workers(scheduler)
+        addresses = [server, *load]
+    if not addresses:
+        raise UserError(
+            "no host is given", code="hosts.no_host", hint=f"such as {PROGRAM} hosts ssh://a", where="hosts"
+        )
+    found = [parse_host_of(each, scheduler) for each in addresses]
     if install or uninstall:
         _change(found, install=install)
         return
@@ -314,7 +325,7 @@ def hosts(
     from thunderherd.show.terminal.hosts import print_survey
     from thunderherd.text.layout import make_console
 
-    seen = survey(found)
+    seen = survey(found, scheduler)
     if as_json:
         print(json.dumps(seen.model_dump(mode="json"), indent=2))
     else:

@@ -78,12 +78,12 @@ class Survey(_Part):
     paths: list[Path]
 
 
-def survey(addresses: Sequence[HostAddress]) -> Survey:
-    """Look at hosts, and at the paths between all pairs of them. Main thread only.
+def survey(addresses: Sequence[HostAddress], scheduler: str | None = None) -> Survey:
+    """Look at hosts, perhaps of a scheduler, and at the paths between all pairs. Main thread only.
 
     Raises `UserError` if a host cannot be reached.
     """
-    with Cluster(addresses) as cluster:
+    with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
         machines = [_machine(cluster, each) for each in places]
         return Survey(machines=machines, paths=[*_paths(places)])
