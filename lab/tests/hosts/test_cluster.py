@@ -25,7 +25,7 @@ from made.refusals import refused
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.hosts import cluster as clusters
-from thunderherd.hosts import links
+from thunderherd.hosts import links, schedulers
 from thunderherd.hosts.addresses import parse_host
 from thunderherd.hosts.cluster import Cluster
 from thunderherd.records.directory import load
@@ -123,7 +123,7 @@ def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "RETURN_SECONDS", 1.0)
-    monkeypatch.setattr(clusters, "GREETING_SECONDS", 1.0)
+    monkeypatch.setattr(schedulers, "GREETING_SECONDS", 1.0)
 
     class Cuts(PlainProgress):
         """Progress that takes away a namespace after the first trial."""
@@ -181,7 +181,8 @@ def test_nothing_is_left_of_a_killed_driver(network: Network, tmp_path: Path) ->
 def test_a_client_without_the_certificate_of_the_session_is_refused(network: Network) -> None:
     with Cluster([parse_host(f"netns:{network.names[0]}")]) as cluster:
         (host,) = cluster.hosts.values()
-        ports = {network.here: cluster.ports[network.here], **dict([address_of(host.worker)])}
+        assert isinstance(cluster.way, schedulers.OwnScheduler)
+        ports = {network.here: cluster.way.ports[network.here], **dict([address_of(host.worker)])}
         for address, port in ports.items():
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -204,7 +205,7 @@ def test_only_encrypted_ports_are_reached_from_other_hosts(network: Network) -> 
         there = cluster.place(address).ask(psutil.net_connections, "tcp")
         found = listeners(there) | listeners(psutil.Process().net_connections("tcp"))
         own = {network.here, network.addresses[network.names[0]]}
-        encrypted_ones = {(network.here, cluster.ports[network.here])}
+        encrypted_ones = {(network.here, cluster.way.ports[network.here])}
         encrypted_ones |= {address_of(each.worker) for each in cluster.hosts.values()}
         assert encrypted_ones <= found
         assert {each for each in found if each[0] in own} == encrypted_ones
@@ -242,8 +243,8 @@ def address_of(worker: str) -> tuple[str, int]:
 def test_another_version_is_refused_before_the_first_trial(
     network: Network, monkeypatch: pytest.MonkeyPatch, fact: str
 ) -> None:
-    here = clusters.facts()
-    monkeypatch.setattr(clusters, "facts", lambda: here | {fact: "0.0.0"})
+    here = schedulers.facts()
+    monkeypatch.setattr(schedulers, "facts", lambda: here | {fact: "0.0.0"})
     address = parse_host(f"netns:{network.names[0]}")
     (problem,) = refused(Cluster([address]).__enter__)
     assert problem.code == "hosts.other_version" and network.names[0] in problem.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.hosts.addresses import LOAD, SERVER
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER
 from thunderherd.labs import KINDS
 from thunderherd.labs.words import QUANTITIES, InvalidQuantity, in_words, parse, written
 
@@ -99,5 +99,11 @@ def test_words_of_a_lab_list_its_settings() -> None:
 
 
 def test_every_key_is_of_a_kind() -> None:
-    assert {key for kind in KINDS.values() for key in kind.keys} == {*QUANTITIES, "congestion", SERVER, LOAD}
+    assert {key for kind in KINDS.values() for key in kind.keys} == {
+        *QUANTITIES,
+        "congestion",
+        SERVER,
+        LOAD,
+        SCHEDULER,
+    }
     assert [kind.name for kind in KINDS.values()] == list(KINDS)

@@ -24,6 +24,7 @@ from thunderherd.cli.options import (
     ReplySize,
     Resume,
     RunsAs,
+    Scheduler,
     Seed,
     ServerHost,
     Workload,
@@ -82,6 +83,7 @@ def compare(
     user: RunsAs = None,
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
+    scheduler: Scheduler = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -153,7 +155,7 @@ def compare(
         workload=workload,
         primitive=primitive,
         receive=receive,
-        lab=tuple(chosen_labs(lab, user, server, load_hosts)),
+        lab=tuple(chosen_labs(lab, user, server, load_hosts, scheduler)),
         budget=budget,
         fixed=tuple(overrides or ()),
         seed=seed,

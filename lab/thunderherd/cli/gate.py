@@ -29,6 +29,7 @@ from thunderherd.cli.options import (
     ReplySize,
     Resume,
     RunsAs,
+    Scheduler,
     Seed,
     ServerHost,
     check_output,
@@ -167,6 +168,7 @@ def gate(
     user: RunsAs = None,
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
+    scheduler: Scheduler = None,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Out = None,
@@ -204,7 +206,7 @@ def gate(
             **{f"--{name}": text for name, text in settings},
         }  # fmt: skip
         _refuse_with_study(studies, [name for name, value in others.items() if value is not None])
-        labs = read(chosen_labs(lab, user, server, load_hosts), command="gate: ")
+        labs = read(chosen_labs(lab, user, server, load_hosts, scheduler), command="gate: ")
         fixed = (*as_overrides(labs), *(overrides or ()))
         found = gate_study(
             StudyGateRequest(
@@ -224,7 +226,7 @@ def gate(
         request = GateRequest(
             contenders=pair, labels=labels, directories=folders, settings=tuple(settings), workload=chosen,
             criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
-            lab=tuple(chosen_labs(lab, user, server, load_hosts)), budget=budget or USUAL_BUDGET,
+            lab=tuple(chosen_labs(lab, user, server, load_hosts, scheduler)), budget=budget or USUAL_BUDGET,
             fixed=tuple(overrides or ()), seed=seed, out=out, resume=resume, words=tuple(command_line()),
             conform=not no_conform, power=chance,
         )  # fmt: skip

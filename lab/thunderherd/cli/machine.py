@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
-from thunderherd.cli.options import AsJson
+from thunderherd.cli.options import PROGRAM, AsJson, Scheduler, workers
 from thunderherd.errors import UserError
 from thunderherd.toml.cpus import cpus_of
 
@@ -58,7 +58,12 @@ LoadsToAsk = Annotated[
 ]
 
 
-def doctor(server: ServerToAsk = None, load: LoadsToAsk = None, as_json: AsJson = False) -> int:
+def doctor(
+    server: ServerToAsk = None,
+    load: LoadsToAsk = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+) -> int:
     """Show what this machine can measure, and how to change that.
 
     Takes a few seconds and changes nothing. Schema of the JSON: docs/generated/reference/doctor.schema.json.
@@ -70,7 +75,7 @@ def doctor(server: ServerToAsk = None, load: LoadsToAsk = None, as_json: AsJson 
     from thunderherd.doctor.diagnosis import diagnose
     from thunderherd.text.layout import make_console
 
-    console, found = make_console(), _asked(server, load, DOCTOR_SECONDS, diagnose)
+    console, found = make_console(), _asked((server, load, scheduler), DOCTOR_SECONDS, diagnose)
     if as_json:
         _print_json({host: each.model_dump(mode="json") for host, each in found.items()})
         return _status(found.values())
@@ -86,27 +91,33 @@ def _status(found: Iterable[Diagnosis]) -> int:
 
 
 def _asked(
-    server: str | None,
-    load: Sequence[str] | None,
+    hosts: tuple[str | None, Sequence[str] | None, str | None],
     seconds: float,
     fact: Callable[Parameters, Fact],
     *args: Parameters.args,
     **kwargs: Parameters.kwargs,
 ) -> dict[str, Fact]:
-    """Return what a function finds on each host, which takes so long; without hosts, on this machine."""
+    """Return what a function finds on each host, which takes so long; without hosts, on this machine.
+
+    `hosts` are the values of --server, --load and --scheduler.
+    """
+    server, load, scheduler = hosts
     typed = [*([server] if server else []), *(load or ())]
+    if scheduler is not None and not typed:
+        scheduler, first, others = workers(scheduler)
+        typed = [first, *others]
     if not typed:
         return {HERE: fact(*args, **kwargs)}
 
-    from thunderherd.hosts.addresses import parse_host
+    from thunderherd.hosts.addresses import parse_host_of
     from thunderherd.labs.remote import check_cluster
 
-    addresses = [parse_host(each) for each in typed]
+    addresses = [parse_host_of(each, scheduler) for each in typed]
     check_cluster()
 
     from thunderherd.hosts.cluster import Cluster
 
-    with Cluster(addresses) as cluster:
+    with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
         return {each.host: each.ask_for(seconds, fact, *args, **kwargs) for each in places}
 
@@ -291,6 +302,7 @@ def limits(
     ] = None,
     server: ServerToAsk = None,
     load: LoadsToAsk = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Measure the cost of calls, copies and processes on this machine.
 
@@ -325,8 +337,7 @@ def limits(
         settings[setting.name] = setting.read(value)
     lasts = measuring_seconds(settings, offered_here.limit_settings)
     lines = _asked(
-        server,
-        load,
+        (server, load, scheduler),
         lasts,
         measured_lines,
         names or [],
@@ -363,9 +374,13 @@ def _cpus(text: str | None) -> list[int] | None:
 
 def hosts(
     addresses: Annotated[
-        list[str],
-        typer.Argument(metavar="HOST...", help="Hosts, such as ssh://alice@a, or this machine (this)."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="HOST...",
+            help="Hosts, such as ssh://alice@a, this machine (this), or worker:NAME of --scheduler.",
+        ),
+    ] = None,
+    scheduler: Scheduler = None,
     install: Annotated[
         bool, typer.Option("--install", help="Copy the agent to these hosts (default: look at them).")
     ] = False,
@@ -380,7 +395,7 @@ def hosts(
 
     Example: thunderherd hosts --install ssh://a ssh://b
     """
-    from thunderherd.hosts.addresses import parse_host
+    from thunderherd.hosts.addresses import parse_host_of
 
     if install and uninstall:
         raise UserError(
@@ -389,7 +404,14 @@ def hosts(
             hint="give one of them",
             where="hosts",
         )
-    found = [parse_host(each) for each in addresses]
+    if scheduler is not None and not (install or uninstall or addresses):
+        scheduler, server, load = workers(scheduler)
+        addresses = [server, *load]
+    if not addresses:
+        raise UserError(
+            "no host is given", code="hosts.no_host", hint=f"such as {PROGRAM} hosts ssh://a", where="hosts"
+        )
+    found = [parse_host_of(each, scheduler) for each in addresses]
     if install or uninstall:
         _change(found, install=install)
         return
@@ -403,7 +425,7 @@ def hosts(
     from thunderherd.show.terminal.hosts import print_survey
     from thunderherd.text.layout import make_console
 
-    seen, console = survey(found, diagnose), make_console()
+    seen, console = survey(found, diagnose, scheduler), make_console()
     if as_json:
         print(json.dumps(seen.model_dump(mode="json"), indent=2))
         return

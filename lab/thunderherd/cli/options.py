@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import LOAD, SERVER
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER, parse_scheduler
 from thunderherd.machine.room import check_room as check_room
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ LoadHosts = Annotated[
         "--load",
         metavar="HOST",
         help="Host of the load, such as ssh://b; may be repeated (default: as for --server).",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Scheduler of a Dask cluster that is already there, such as tls://head:8786; its workers "
+        "server, load-0, load-1 ... are the hosts, unless --server and --load name others (default: none).",
     ),
 ]
 Overrides = Annotated[
@@ -123,14 +132,37 @@ def check_resume(command: str, *, resume: bool, out: Path | None) -> None:
 
 
 def chosen_labs(
-    lab: Sequence[str] | None, user: str | None, server: str | None = None, load: Sequence[str] | None = None
+    lab: Sequence[str] | None,
+    user: str | None,
+    server: str | None = None,
+    load: Sequence[str] | None = None,
+    scheduler: str | None = None,
 ) -> list[str]:
-    """Return the values of --lab, with --user, --server and --load among them."""
-    named = {"user": user, SERVER: server, LOAD: list(load or ()) or None}
+    """Return the values of --lab, with --user, --server, --load and --scheduler among them.
+
+    A scheduler is asked for the hosts that are not named.
+    """
+    if scheduler is not None:
+        scheduler, server, load = workers(scheduler, server, load)
+    named = {"user": user, SERVER: server, LOAD: list(load or ()) or None, SCHEDULER: scheduler}
     return [
         *(lab or ()),
         *(f"{key}={json.dumps(value)}" for key, value in named.items() if value is not None),
     ]
+
+
+def workers(
+    scheduler: str, server: str | None = None, load: Sequence[str] | None = None
+) -> tuple[str, str, list[str]]:
+    """Return the address of a scheduler, and its workers for both sides."""
+    from thunderherd.labs.remote import check_cluster
+
+    check_cluster()
+
+    from thunderherd.hosts.schedulers import hosts_of
+
+    address = parse_scheduler(scheduler)
+    return address, *hosts_of(address, server, load)
 
 
 # The results of a run ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from thunderherd.cli.options import (
     ResultsDirectory,
     Resume,
     RunsAs,
+    Scheduler,
     Seed,
     ServerHost,
     StudyName,
@@ -59,6 +60,7 @@ def run(
     user: RunsAs = None,
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
+    scheduler: Scheduler = None,
     allow_commands: Annotated[
         bool,
         typer.Option(
@@ -115,7 +117,7 @@ def run(
     from thunderherd.study.own_programs import check_owner
 
     # The more explicit --set wins over --lab.
-    labs = chosen_labs(lab, user, server, load_hosts)
+    labs = chosen_labs(lab, user, server, load_hosts, scheduler)
     values = [*as_overrides(read(labs, command="run: ")), *(overrides or [])]
     if resume and out is not None:
         from thunderherd.records.directory import is_begun, read_run

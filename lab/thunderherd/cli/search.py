@@ -14,6 +14,7 @@ from thunderherd.cli.options import (
     Overrides,
     Resume,
     RunsAs,
+    Scheduler,
     Seed,
     ServerHost,
     check_resume,
@@ -78,6 +79,7 @@ def crossover(
     lab: Lab = None,
     user: RunsAs = None,
     server: ServerHost = None,
+    scheduler: Scheduler = None,
     study: Annotated[
         str | None,
         typer.Option(
@@ -137,7 +139,7 @@ def crossover(
         side=side,
         metric=metric,
         show=tuple(show or ()),
-        lab=tuple(chosen_labs(lab, user, server, hosts)),
+        lab=tuple(chosen_labs(lab, user, server, hosts, scheduler)),
         duration=duration,
         points=points,
         blocks=blocks,
@@ -200,6 +202,7 @@ def knee(
     user: RunsAs = None,
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
+    scheduler: Scheduler = None,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -251,7 +254,7 @@ def knee(
         points=points,
         blocks=blocks,
         quick=quick,
-        lab=tuple(chosen_labs(lab, user, server, load_hosts)),
+        lab=tuple(chosen_labs(lab, user, server, load_hosts, scheduler)),
         fixed=tuple(overrides or ()),
         seed=seed,
         out=out,

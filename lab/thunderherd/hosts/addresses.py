@@ -1,8 +1,9 @@
 """The addresses of hosts, as users type them.
 
 `ssh://[USER@]HOST[:PORT]` is reached by ssh(1), with the user's configuration. `netns:NAME` is a network
-namespace of this machine (ip-netns(8)). `this` is this machine. Each may end with `?data=ADDRESS`, the
-address under which the other hosts reach it for the measured traffic.
+namespace of this machine (ip-netns(8)). `this` is this machine. `worker:NAME` is a worker of a Dask cluster
+that somebody else has started. Each may end with `?data=ADDRESS`, the address under which the other hosts
+reach it for the measured traffic.
 """
 
 from __future__ import annotations
@@ -13,22 +14,27 @@ from dataclasses import dataclass
 
 from thunderherd.errors import UserError
 
-SSH, NETNS, THIS = "ssh://", "netns:", "this"
-SERVER, LOAD = "server", "load"
+SSH, NETNS, THIS, WORKER = "ssh://", "netns:", "this", "worker:"
+SERVER, LOAD, SCHEDULER = "server", "load", "scheduler"
 """The keys of [lab] that name hosts, and the options that do."""
+TLS, TCP = "tls://", "tcp://"
+SCHEDULER_PORT = 8786
+"""The port at which a scheduler of Dask listens by default."""
 DATA = "data"
 """The parameter with the address for the measured traffic."""
 EXAMPLE = f"{SSH}alice@a or {SSH}a?data=10.0.1.5"
-NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.:%-]*")
+NAME = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]*")
 """A name that cannot be taken for an option of ssh(1), or for another path."""
+WORKER_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.:/@%+=\[\]-]*")
+"""A name of a worker, which is its address if nobody names it."""
 USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
 class HostAddress:
-    """Where a host is: `kind` is one of SSH, NETNS and THIS.
+    """Where a host is: `kind` is one of SSH, NETNS, THIS and WORKER.
 
-    `name` is what the kind needs: `alice@a` without a port, or the name of the namespace.
+    `name` is what the kind needs: `alice@a` without a port, or the name of the namespace or worker.
     """
 
     kind: str
@@ -66,7 +72,7 @@ def host_of(address: str) -> str:
 
 def is_host(text: str) -> bool:
     """True if a text has the form of a host's address."""
-    return text.startswith((SSH, NETNS)) or text == THIS
+    return text.startswith((SSH, NETNS, WORKER)) or text == THIS
 
 
 def parse_host(text: str) -> HostAddress:
@@ -77,6 +83,8 @@ def parse_host(text: str) -> HostAddress:
         return HostAddress(THIS, "", data=data)
     if address.startswith(NETNS):
         return HostAddress(NETNS, _checked(address.removeprefix(NETNS), NAME, text), data=data)
+    if address.startswith(WORKER):
+        return HostAddress(WORKER, _checked(address.removeprefix(WORKER), WORKER_NAME, text), data=data)
     if not address.startswith(SSH):
         hint = f"did you mean {SSH}{address}?" if NAME.fullmatch(address.rpartition("@")[2]) else EXAMPLE
         raise UserError(f"{text!r} is not the address of a host", code="hosts.address", hint=hint)
@@ -86,6 +94,55 @@ def parse_host(text: str) -> HostAddress:
     if at:
         _checked(user, USER, text)
     return HostAddress(SSH, f"{user}{at}{_checked(host, NAME, text)}", port, data)
+
+
+def parse_host_of(text: str, scheduler: str | None) -> HostAddress:
+    """Return a host; raise `UserError` if it is none, or if only the scheduler's workers are allowed."""
+    found = parse_host(text)
+    if scheduler is not None and found.kind != WORKER:
+        raise UserError(
+            f"{text!r} is no worker of the {SCHEDULER}", code="hosts.no_worker", hint=f"such as {WORKER}NAME"
+        )
+    if scheduler is None and found.kind == WORKER:
+        hint = f"such as --{SCHEDULER} {TLS}head:{SCHEDULER_PORT}"
+        raise UserError(f"{text!r} needs its {SCHEDULER}", code="hosts.needs_scheduler", hint=hint)
+    return found
+
+
+def parse_scheduler(text: str) -> str:
+    """Return the address of a scheduler with its port; raise `UserError` if it is none.
+
+    Without encryption, only loopback is allowed.
+    """
+    such_as = f"such as {TLS}head:{SCHEDULER_PORT}"
+    kind, divided, place = text.partition("://")
+    if f"{kind}{divided}" not in (TLS, TCP):
+        hint = f"did you mean {TLS}{text}?" if NAME.fullmatch(text) else such_as
+        raise UserError(f"{text!r} is not the address of a scheduler", code="hosts.scheduler", hint=hint)
+    try:
+        host, port = _parted(place, text)
+        _checked(host, NAME, text)
+    except UserError as error:
+        (problem,) = error.problems
+        raise UserError(
+            f"{text!r} is not the address of a scheduler", code=problem.code, hint=such_as
+        ) from None
+    if f"{kind}{divided}" == TCP and not is_loopback(host):
+        raise UserError(
+            f"{text!r}: only a scheduler at 127.0.0.1 needs no encryption",
+            code="hosts.not_encrypted",
+            hint=f"start it with TLS, and type {TLS}{place}",
+        )
+    written = f"[{host}]" if ":" in host else host
+    return f"{kind}{divided}{written}:{port or SCHEDULER_PORT}"
+
+
+def is_loopback(host: str) -> bool:
+    """True if a name or address is of this machine's loopback interface."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _parted(place: str, text: str) -> tuple[str, int | None]:

@@ -1,17 +1,20 @@
 """The agent of a host: a worker of Dask that starts processes of the engine and reads the machine's facts.
 
 `python -m thunderherd.hosts.agent` prints a line about its host, reads a line that says what to connect to,
-and ends when its input does. What it has started ends with it.
+and ends when its input does. With `--scheduler`, it joins a scheduler that somebody else has started. What it
+has started ends with it.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import functools
 import ipaddress
 import json
 import os
 import platform
+import signal
 import socket
 import sys
 import threading
@@ -27,16 +30,22 @@ from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.failures import EngineError
 from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
-from thunderherd.hosts.addresses import host_of
+from thunderherd.hosts.addresses import TLS, WORKER, host_of, parse_host, parse_scheduler
 from thunderherd.hosts.bundle import code_hash, engine_hash
 from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, quiet_logs
+from thunderherd.hosts.tls import security_of
 
-CONNECT = "--connect"
-"""The option of the engine with the target of a load."""
+MODULE = "thunderherd.hosts.agent"
 ABANDONED_SECONDS = 60.0
 """The time without a call after which an agent ends what it has started."""
 CHECK_SECONDS = 1.0
 """The interval at which it looks whether that time is over."""
+JOIN_SECONDS = 60.0
+"""The time in which it connects to a scheduler that somebody else starts, perhaps at the same time."""
+AGAIN_SECONDS = 1.0
+"""The time between two attempts."""
+CONNECT = "--connect"
+"""The option of the engine with the target of a load."""
 ALLOWED = ("serve", "load", "limits")
 """The commands of the engine that an agent starts."""
 AROUND = ("count", "profile")
@@ -67,14 +76,13 @@ def facts() -> dict[str, str]:
     }
 
 
-def greeting(port: int) -> dict[str, Any]:
-    """Return what the agent says about its host before it connects."""
+def greeting() -> dict[str, Any]:
+    """Return what the agent says about its host."""
     return {
         **facts(),
         "engine": str(find_engine()),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "port": port,
         "addresses": addresses(),
         "reached_at": os.environ.get("SSH_CONNECTION", "").split()[2:3],
     }
@@ -105,18 +113,38 @@ def outcome(method: Method) -> Callable[..., Outcome]:
 
 
 class Agent:
-    """The processes of a host. Its calls come one after another, all in the same thread.
+    """The processes of a host. All calls of a worker's agents come one after another, in the same thread."""
 
-    `targets` are the addresses that loads may be sent to, without a port.
-    """
+    def __init__(self) -> None:
+        from distributed import get_worker
 
-    def __init__(self, targets: Collection[str] = ()) -> None:
-        self._targets = frozenset(targets)
+        self._worker: Any = get_worker()
+        self._key = self._worker.get_current_task()
+        self._driver = self._driver_name = ""
+        self._targets: frozenset[str] = frozenset()
         self._channels: dict[int, Channel] = {}
         self._started = 0
         self.called = time.monotonic()
         self.lock = threading.Lock()
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
+
+    @outcome
+    def hold(self, driver: str, name: str) -> dict[str, Any]:
+        """Keep this worker for a driver, and greet it; raise `UserError` if another driver has the worker."""
+        for other in list(self._worker.state.actors.values()):
+            if isinstance(other, Agent) and other._driver not in ("", driver):
+                raise UserError(
+                    f"host {self._worker.name} is in use by another run ({other._driver_name})",
+                    code="hosts.in_use",
+                    hint="wait for its end",
+                )
+        self._driver, self._driver_name = driver, name
+        return greeting()
+
+    @outcome
+    def allow(self, targets: Collection[str]) -> None:
+        """Allow loads to be sent to these addresses, which have no port, and to no others."""
+        self._targets = frozenset(targets)
 
     @outcome
     def clock(self) -> int:
@@ -174,11 +202,18 @@ class Agent:
         return found
 
     def _watch(self) -> None:
-        """End what was started if nobody calls any more."""
-        while True:
+        """End what was started if nobody calls any more, or if the scheduler has released this agent.
+
+        The scheduler does that when its client, the driver, is gone.
+        """
+        from distributed import Status
+
+        over, is_held = (Status.closing, Status.closed, Status.failed), True
+        while is_held:
             time.sleep(CHECK_SECONDS)
+            is_held = self._key in self._worker.state.actors and self._worker.status not in over
             with self.lock:
-                if time.monotonic() - self.called > ABANDONED_SECONDS:
+                if not is_held or time.monotonic() - self.called > ABANDONED_SECONDS:
                     for each in self._channels.values():
                         each.end(at_once=True)
                     self._channels.clear()
@@ -203,38 +238,90 @@ def check_command(command: Sequence[str], targets: Collection[str]) -> None:
         )
 
 
-async def serve(spec: Mapping[str, Any], port: int) -> None:
-    """Be a worker until the scheduler or the input of this process ends."""
-    import dask
+async def work(options: Mapping[str, Any], ended: asyncio.Future[Any]) -> None:
+    """Be a worker until `ended` is done, or the scheduler is gone."""
     from distributed import Worker
+
+    with quiet_logs(), temporary_folder() as folder:
+        worker = Worker(
+            **options,
+            nthreads=1,
+            memory_limit=0,
+            dashboard=False,
+            dashboard_address=NO_HTTP,
+            local_directory=str(folder),
+        )
+        starting = asyncio.ensure_future(worker.start())
+        await asyncio.wait({starting, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            finished = asyncio.ensure_future(worker.finished())
+            await asyncio.wait({finished, ended}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        await worker.close(nanny=False, reason="the driver has ended")
+
+
+async def serve(spec: Mapping[str, Any], port: int) -> None:
+    """Be a worker of the driver's scheduler until the input of this process ends."""
     from distributed.security import Security
 
-    dask.config.set(SETTINGS)
     security = Security(
         require_encryption=True,
         tls_ca_file=spec["certificate"],
         tls_worker_cert=spec["certificate"],
         tls_worker_key=spec["key"],
     )
-    with quiet_logs(), temporary_folder() as folder:
-        worker = await Worker(
-            spec["scheduler"],
-            name=spec["name"],
-            host=spec["listen"],
-            port=port,
-            contact_address=spec.get("contact"),
-            nthreads=1,
-            memory_limit=0,
-            security=security,
-            dashboard=False,
-            dashboard_address=NO_HTTP,
-            local_directory=str(folder),
-            death_timeout=spec["seconds"],
-        )
-        ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
-        finished = asyncio.ensure_future(worker.finished())
-        await asyncio.wait({ended, finished}, return_when=asyncio.FIRST_COMPLETED)
-        await worker.close(nanny=False, reason="the driver has ended")
+    options = {
+        "scheduler_ip": spec["scheduler"], "name": spec["name"], "host": spec["listen"], "port": port,
+        "contact_address": spec.get("contact"), "security": security, "death_timeout": spec["seconds"],
+    }  # fmt: skip
+    ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
+    try:
+        await work(options, ended)
+    except (OSError, RuntimeError) as error:
+        print(root_of(error), file=sys.stderr, flush=True)
+        # A thread still waits for the end of the input.
+        os._exit(1)
+
+
+async def join(scheduler: str, name: str) -> None:
+    """Be a worker of somebody else's scheduler until a signal ends this process.
+
+    If the scheduler is lost, the worker joins it again. Raises `UserError` if it cannot.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup(1) and shells ignore some.
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            loop.add_signal_handler(each, ended.cancel)
+    security = security_of(scheduler, "worker")
+    deadline = None
+    while not ended.done():
+        try:
+            options = {
+                "scheduler_ip": scheduler, "name": name, "host": own_address_towards(scheduler),
+                "security": security, "death_timeout": JOIN_SECONDS,
+            }  # fmt: skip
+            await work(options, ended)
+            deadline = time.monotonic() + JOIN_SECONDS
+        except (OSError, RuntimeError) as error:
+            # After a loss, the scheduler may still have this name.
+            if deadline is None or time.monotonic() > deadline:
+                why = error.__cause__ or error
+                raise UserError(f"{scheduler} cannot be joined: {why}", code="hosts.not_joined") from None
+            await asyncio.wait({ended}, timeout=AGAIN_SECONDS)
+
+
+def own_address_towards(scheduler: str) -> str:
+    """Return this machine's address on the way to a scheduler. There may be no default route."""
+    host, _, port = scheduler.partition("://")[2].rpartition(":")
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, there = found[0]
+    with socket.socket(family, kind, protocol) as asked:
+        asked.connect(there)
+        own = str(asked.getsockname()[0])
+    return f"[{own}]" if ":" in own else own
 
 
 def root_of(error: BaseException) -> BaseException:
@@ -253,15 +340,33 @@ def free_port() -> int:
 
 def main() -> None:
     """Run the agent."""
+    import dask
+
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {MODULE}", description="A worker that measures for `thunderherd --scheduler`."
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help=f"scheduler to join, such as {TLS}head:8786")
+    parser.add_argument("--name", help="name of this worker: server, load-0, load-1, ...")
+    given = parser.parse_args()
+    if (given.scheduler is None) != (given.name is None):
+        parser.error("--scheduler and --name belong together")
+    dask.config.set({**SETTINGS, "logging": {"distributed": "warning"}})
+    if given.scheduler is not None:
+        try:
+            scheduler, host = parse_scheduler(given.scheduler), parse_host(f"{WORKER}{given.name}")
+            find_engine()
+            asyncio.run(join(scheduler, host.name))
+        except UserError as error:
+            for each in error.problems:
+                print(each.line + (f"\nhint: {each.hint}" if each.hint else ""), file=sys.stderr)
+            sys.exit(error.exit_status)
+        return
     port = free_port()
-    print(json.dumps(greeting(port)), flush=True)
+    print(json.dumps({**greeting(), "port": port}), flush=True)
     line = sys.stdin.buffer.readline()
     if not line:
         return
-    try:
-        asyncio.run(serve(json.loads(line), port))
-    except (OSError, RuntimeError) as error:
-        sys.exit(str(root_of(error)))
+    asyncio.run(serve(json.loads(line), port))
     # A thread still waits for the end of the input.
     sys.stdout.flush()
     os._exit(0)

@@ -30,7 +30,7 @@ here=$(dirname "$0")
 THUNDERHERD_ENGINE="$here/thunderherd-engine" PYTHONPATH="$here/site" PYTHONNOUSERSITE=1
 export THUNDERHERD_ENGINE PYTHONPATH PYTHONNOUSERSITE
 for python in {PYTHON} python3; do
-    command -v "$python" >/dev/null && exec "$python" -m thunderherd.hosts.agent
+    command -v "$python" >/dev/null && exec "$python" -m thunderherd.hosts.agent "$@"
 done
 echo "there is no python3 here" >&2
 exit 127

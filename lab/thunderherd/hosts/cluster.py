@@ -1,14 +1,16 @@
-"""The hosts of a run: a scheduler of Dask in this process, and an agent on each host."""
+"""The hosts of a run: an agent on each, and the calls to it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import re
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from thunderherd.engine.places.channel import Channel
@@ -16,33 +18,23 @@ from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.failures import EngineError
 from thunderherd.engine.places.place import Fact, Parameters, Place
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import SSH, HostAddress
-from thunderherd.hosts.agent import facts
-from thunderherd.hosts.links import LOOPBACK, OWN, Link
-from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, quiet_logs
-from thunderherd.hosts.ssh import SshLink
+from thunderherd.hosts.addresses import HostAddress
+from thunderherd.hosts.links import LOOPBACK
+from thunderherd.hosts.quiet import SECONDS_UNTIL_LOST
+from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnScheduler, in_words
 
-GREETING_SECONDS = 30.0
-"""The time in which an agent starts and greets: SSH may go through several hosts."""
-JOIN_SECONDS = 20.0
-"""The time in which an agent connects to the scheduler."""
 SLICE_SECONDS = 0.5
 """A call that waits is made again and again, each for so long. The death of another host is then seen."""
-ANSWER_SECONDS = 30.0
-"""The time in which an agent answers a call that does not wait."""
 PINGS, AGAIN = 20, 5
 """So many readings of a host's clock, at first and before each trial; the quickest counts."""
 RETURN_SECONDS = 60.0
 """The time in which a lost host may return."""
 AGAIN_SECONDS = 2.0
-"""The time between two attempts to start its agent."""
-COMPARED = {
-    "version": "version of thunderherd",
-    "code": "state of its Python files",
-    "engine_hash": "build of the engine",
-    "dask": "version of distributed",
-}
-"""What must be equal on all hosts."""
+"""The time between two attempts to bring it back."""
+RELEASE_SECONDS = 3.0
+"""The time in which a worker is free again after a run."""
+TOKEN, DRIVER = token_hex(8), f"process {os.getpid()} on {socket.gethostname()}"
+"""This process, and its name for other runs that want the same hosts."""
 READINGS = re.compile(r'"((?:\w+_)?monotonic_ns|counted_from_ns|counted_to_ns|read_ns)":(\d+)')
 """Readings of CLOCK_MONOTONIC in a line of the engine."""
 
@@ -72,10 +64,11 @@ class Host:
     """A host of a cluster. `lost` says why it is not there any more."""
 
     address: HostAddress
-    link: Link
     greeting: Mapping[str, Any] = field(default_factory=dict)
     worker: str = ""
     actor: Any = None
+    held: Any = None
+    """The future of Dask that keeps the actor. If the worker is lost, it is not finished any more."""
     lost: str = ""
     clock: Clock = field(default_factory=Clock)
 
@@ -95,57 +88,39 @@ class Host:
 class Cluster:
     """The hosts of a run, while the `with` block lasts. Main thread only.
 
-    `targets` are the hosts of running servers; None: loads are sent to all hosts of the cluster. The first
-    host is that of the server, to which loads are sent in any case.
+    They are workers of a scheduler that somebody else has started; without one, this process starts all.
+    Loads may be sent to the first host, and to `targets`; if these are None, to all hosts.
 
-    Raises `UserError` if a host cannot be reached, or has another version of the program.
+    Raises `UserError` if a host cannot be reached, has another version of the program, or is in use.
     """
 
-    def __init__(self, addresses: Sequence[HostAddress], targets: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[HostAddress],
+        scheduler: str | None = None,
+        targets: Collection[str] | None = None,
+    ) -> None:
         self.addresses = list(dict.fromkeys(addresses))
         self._targets = targets
-        self.hosts: dict[HostAddress, Host] = {}
+        self.hosts = {address: Host(address) for address in self.addresses}
+        self.way = OthersScheduler(scheduler) if scheduler else OwnScheduler(self.addresses)
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Cluster:
-        import dask
-        from distributed import Client, Scheduler
-        from distributed.deploy.spec import SpecCluster
-        from distributed.security import Security
-
         with contextlib.ExitStack() as held:
-            held.enter_context(quiet_logs())
-            held.enter_context(dask.config.set(SETTINGS))
-            held.callback(self._close_links)
-            # All agents start at the same time.
-            for address in self.addresses:
-                self.hosts[address] = Host(address, link_to(address))
+            held.enter_context(self.way)
             for host in self.hosts.values():
-                host.greeting = greeting_of(host.link)
-            here = [each.link.control_address(each.greeting) for each in self.hosts.values()]
-            self._security = Security.temporary()
-            options = {
-                "protocol": "tls", "host": list(dict.fromkeys(here)), "port": 0, "security": self._security,
-                "dashboard": False, "dashboard_address": NO_HTTP,
-            }  # fmt: skip
-            made = SpecCluster(
-                scheduler={"cls": Scheduler, "options": options}, workers={}, security=self._security
-            )
-            held.enter_context(made)
-            self._scheduler: Any = made.scheduler
-            self._client = held.enter_context(Client(made, security=self._security, set_as_default=True))
-            self.ports = ports_of(self._scheduler)
+                try:
+                    self._join(host)
+                except HostLostError as error:
+                    raise UserError(str(error), code=error.code) from None
             for host in self.hosts.values():
-                self._join(host)
+                self._allow(host)
             self._held = held.pop_all()
         return self
 
-    def _close_links(self) -> None:
-        for host in self.hosts.values():
-            host.link.close()
-
     def restore(self) -> None:
-        """Start the agents of lost hosts again, and compare all clocks.
+        """Bring lost hosts back, and compare all clocks.
 
         Raises `UserError` if a host does not come back.
         """
@@ -157,18 +132,14 @@ class Cluster:
                     host.clock = self.clock(host, AGAIN)
                     break
                 try:
-                    self._start_again(host)
-                except UserError as error:
+                    self.way.renew(host.address)
+                    self._join(host)
+                    self._allow(host)
+                except (UserError, HostLostError) as error:
                     if time.monotonic() > deadline:
                         message = f"host {host.name} does not come back within {RETURN_SECONDS:g} s: {error}"
                         raise UserError(message, code=HostLostError.code) from None
                     time.sleep(AGAIN_SECONDS)
-
-    def _start_again(self, host: Host) -> None:
-        host.link.close()
-        host.link = link_to(host.address)
-        host.greeting = greeting_of(host.link)
-        self._join(host)
 
     def __exit__(self, *error: object) -> None:
         self._held.close()
@@ -178,46 +149,50 @@ class Cluster:
         return HostPlace(self, self.hosts[address])
 
     def _join(self, host: Host) -> None:
-        """Let an agent connect to the scheduler."""
-        control = host.link.control_address(host.greeting)
-        keys = self._security.get_tls_config_for_role("worker")
-        host.link.send(
-            {
-                "name": str(host.address),
-                "certificate": keys["ca_file"],
-                "key": keys["key"],
-                "seconds": JOIN_SECONDS,
-                **host.link.ways(host.greeting, control, self.ports[control]),
-            }
-        )
-        deadline = time.monotonic() + JOIN_SECONDS
-        while not (worker := self._worker_named(str(host.address))):
-            ended = host.link.ending()
-            if ended or time.monotonic() > deadline:
-                why = ended or f"its agent did not connect within {JOIN_SECONDS:g} s"
-                raise UserError(f"host {host.name}: {why}", code="hosts.not_joined")
-            time.sleep(0.01)
-        from thunderherd.hosts.agent import Agent
-
-        host.worker, host.lost = worker, ""
-        future = self._client.submit(
-            Agent, self._targets_of(host), workers=[worker], actor=True, pure=False, retries=0
-        )
-        host.actor = future.result(timeout=ANSWER_SECONDS)
+        """Put an agent on a host's worker, and compare what must be equal."""
+        host.worker = self.way.join(host.address)
+        self._put_agent(host)
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while True:
+            try:
+                host.greeting = self.call(host, "hold", TOKEN, DRIVER, of_all=False)
+                break
+            except UserError:
+                # The agent of a run that has just ended goes in a moment.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
         host.clock = self.clock(host)
 
-    def _targets_of(self, host: Host) -> list[str]:
-        """Return the addresses that loads on a host may be sent to."""
+    def _allow(self, host: Host) -> None:
+        """Tell an agent where loads may be sent."""
         first = self.hosts[self.addresses[0]]
         servers = [first] if self._targets is not None else [*self.hosts.values()]
         found = [address for each in servers for address in each.addresses]
         own = [LOOPBACK] if host in servers else []
-        return [*dict.fromkeys([*found, *own, *(self._targets or ())])]
+        self.call(host, "allow", [*dict.fromkeys([*found, *own, *(self._targets or ())])], of_all=False)
 
-    def _worker_named(self, name: str) -> str | None:
-        """Return the address of a worker; None if there is none of that name."""
-        workers = self._scheduler.workers.values()
-        return next((each.address for each in list(workers) if each.name == name), None)
+    def _put_agent(self, host: Host) -> None:
+        from distributed import Actor
+
+        from thunderherd.hosts.agent import Agent
+
+        client = self.way.client
+        host.held = client.submit(Agent, workers=[host.worker], actor=True, pure=False, retries=0)
+        try:
+            error = host.held.exception(timeout=ANSWER_SECONDS)
+        except (OSError, TimeoutError):
+            error = TimeoutError(f"no answer within {ANSWER_SECONDS:g} s")
+        if error is not None:
+            raise UserError(
+                f"host {host.name} cannot run the agent: {in_words(error)}",
+                code="hosts.not_started",
+                hint=self.way.hint(host.address),
+            )
+        # It belongs to this client, even if the process has several.
+        with client.as_current():
+            host.actor = Actor(Agent, host.worker, host.held.key)
+        host.lost = ""
 
     def clock(self, host: Host, pings: int = PINGS) -> Clock:
         """Compare a host's clock with this machine's."""
@@ -249,10 +224,10 @@ class Cluster:
                 except TimeoutError:
                     self._check(watched)
                     if time.monotonic() > deadline:
-                        host.lost = f"it did not answer within {seconds:g} s"
+                        self._lose(host, f"it did not answer within {seconds:g} s")
         except (OSError, RuntimeError) as error:
             # Dask says only that it cannot reach the worker.
-            host.lost = self._why(host)
+            self._lose(host, self._why(host))
             raise HostLostError(f"host {host.name} was lost: {host.lost}") from error
         if isinstance(failure, OSError):
             why = f"{failure.strerror or failure}{f': {failure.filename}' if failure.filename else ''}"
@@ -267,63 +242,27 @@ class Cluster:
 
     def _check(self, hosts: Iterable[Host]) -> None:
         for host in hosts:
-            if not host.lost and (host.link.ending() or not self._is_there(host)):
-                host.lost = self._why(host)
+            if host.lost:
+                pass
+            elif self.way.ending(host.address) or host.held is None or host.held.status != "finished":
+                self._lose(host, self._why(host))
+            elif self.way.is_silent(host.worker):
+                self._lose(host, f"it gave no sign of life for {SECONDS_UNTIL_LOST} s")
             if host.lost:
                 raise HostLostError(f"host {host.name} was lost: {host.lost}")
 
-    def _is_there(self, host: Host) -> bool:
-        return host.worker in self._scheduler.workers
+    def _lose(self, host: Host, why: str) -> None:
+        """Give up a host. Dask would make its calls again if a worker returned."""
+        host.lost = why
+        if host.held is not None and host.held.client.status == "running":
+            host.held.cancel()
 
     def _why(self, host: Host) -> str:
         """Return why a host is lost. The end of its agent may be seen a moment after that of a connection."""
-        for _ in range(20):
-            if ended := host.link.ending():
-                return ended
+        deadline = time.monotonic() + self.way.end_seconds
+        while not (ended := self.way.ending(host.address)) and time.monotonic() < deadline:
             time.sleep(0.05)
-        return "its connection was closed" if host.worker else "it has not joined"
-
-
-def link_to(address: HostAddress) -> Link:
-    """Start the agent of a host."""
-    link = (OWN | {SSH: SshLink})[address.kind](address)
-    try:
-        link.open()
-    except BaseException:
-        link.close()
-        raise
-    return link
-
-
-def greeting_of(link: Link) -> Mapping[str, Any]:
-    """Return what an agent says about its host; raise `UserError` if it is not of this version."""
-    line = link.read_line(GREETING_SECONDS)
-    try:
-        found = json.loads(line)
-    except ValueError:
-        raise UserError(
-            f"host {link.address.short}: instead of its agent, it printed {line[:100]!r}",
-            code="hosts.not_started",
-        ) from None
-    here = facts()
-    for name, what in COMPARED.items():
-        if found.get(name) != here[name]:
-            raise UserError(
-                f"host {link.address.short} has another {what}: {str(found.get(name))[:12]}, "
-                f"here {here[name][:12]}",
-                code="hosts.other_version",
-                hint=f"thunderherd hosts --install {link.address}",
-            )
-    return found
-
-
-def ports_of(scheduler: Any) -> dict[str, int]:
-    """Return address → port of the addresses at which a scheduler listens."""
-    found = {}
-    for listener in scheduler.listeners:
-        host, _, port = listener.contact_address.partition("://")[2].rpartition(":")
-        found[host.strip("[]")] = int(port)
-    return found
+        return ended or ("its connection was closed" if host.worker else "it has not joined")
 
 
 class HostPlace(Place):

@@ -57,5 +57,6 @@ def uninstall(address: HostAddress) -> list[str]:
 def _check(address: HostAddress) -> None:
     if address.kind != SSH:
         raise UserError(
-            f"{address} is on this machine, where nothing is to be installed", code="hosts.nothing_to_install"
+            f"{address} is not reached over SSH, so nothing can be installed there",
+            code="hosts.nothing_to_install",
         )

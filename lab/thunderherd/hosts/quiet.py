@@ -17,6 +17,9 @@ SECONDS_UNTIL_LOST = 11
 NO_HTTP = "127.0.0.1:0"
 """Where Dask's HTTP server listens, which cannot be left out: it has no route, and nobody else reaches it."""
 
+LOGGERS = ("distributed", "tornado", "asyncio")
+"""What Dask prints with."""
+
 SETTINGS: dict[str, Any] = {
     "distributed.admin.log-format": "%(message)s",
     "distributed.admin.system-monitor.disk": False,
@@ -42,7 +45,9 @@ SETTINGS: dict[str, Any] = {
 @contextlib.contextmanager
 def quiet_logs() -> Iterator[None]:
     """Keep Dask from printing. What matters of it is in the messages of this program."""
-    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
+    # Dask sets the levels of some below these, too.
+    known = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in LOGGERS]
+    loggers = [logging.getLogger(name) for name in known]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.CRITICAL + 1)

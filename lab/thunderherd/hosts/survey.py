@@ -91,12 +91,14 @@ class Survey(_Part):
     paths: list[Path]
 
 
-def survey(addresses: Sequence[HostAddress], examine: Callable[[], BaseModel]) -> Survey:
-    """Look at hosts, and at the paths between all pairs of them. Main thread only.
+def survey(
+    addresses: Sequence[HostAddress], examine: Callable[[], BaseModel], scheduler: str | None = None
+) -> Survey:
+    """Look at hosts, perhaps of a scheduler, and at the paths between all pairs. Main thread only.
 
     `examine` is what each host runs to examine its machine. Raises `UserError` if a host cannot be reached.
     """
-    with Cluster(addresses) as cluster:
+    with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
         idle = watch_idle(places, IDLE_SECONDS)
         paths = [*_paths(places)]

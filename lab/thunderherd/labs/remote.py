@@ -1,4 +1,4 @@
-"""Remote: server and load on other machines, reached over SSH, or in network namespaces of this one."""
+"""Remote: server and load on other machines, over SSH or Dask, or in network namespaces of this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Ready
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import LOAD, SERVER, THIS, listen_at, parse_host
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER, THIS, listen_at, parse_host
 from thunderherd.labs.kind import ROLES, HostFacts, Kind, Role, Site
 from thunderherd.labs.words import Ends, in_words
 from thunderherd.machine import description, noise, proc, tcp_sockets
@@ -65,7 +65,7 @@ class Hosts(Kind):
 
         here = parse_host(THIS)
         server, load = ends.server or here, ends.load or (here,)
-        with Cluster([server, *load], targets=ends.running) as cluster:
+        with Cluster([server, *load], ends.scheduler, ends.running) as cluster:
             places = [cluster.place(each) for each in (server, *load)]
             path = data_path(places[0], places[1:])
             yield HostsSite(self, ends, cluster, places, path)
@@ -215,8 +215,8 @@ class HostsSite(Site):
 
 KIND = Hosts(
     name="remote",
-    summary="Server and load on hosts that are reached over SSH, or in network namespaces that have names",
-    source="ssh(1), ip-netns(8)",
+    summary="Server and load on hosts: reached over SSH, workers of Dask, or network namespaces with names",
+    source="ssh(1), ip-netns(8), https://distributed.dask.org",
     reaches_hosts=True,
-    keys=(SERVER, LOAD, "congestion"),
+    keys=(SERVER, LOAD, SCHEDULER, "congestion"),
 )

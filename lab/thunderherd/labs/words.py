@@ -27,6 +27,8 @@ class Ends:
     server: HostAddress | None = None
     load: tuple[HostAddress, ...] = ()
     running: tuple[str, ...] = ()
+    scheduler: str | None = None
+    """The scheduler of a Dask cluster that somebody else has started, if the hosts are its workers."""
 
 
 HERE = Ends()
@@ -140,6 +142,8 @@ def in_words(kind: str, settings: Mapping[str, int], ends: Ends = HERE) -> str:
     if ends.server or ends.load:
         load = " and ".join(each.short for each in ends.load) or THIS
         parts.append(f"server on {ends.server.short if ends.server else THIS}, load on {load}")
+        if ends.scheduler:
+            parts.append(f"workers of {ends.scheduler}")
     if "mtu" in settings:
         parts.append(f"MTU {settings['mtu']}")
     if rate := settings.get("rate"):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from thunderherd.errors import Problem, UserError
-from thunderherd.hosts.addresses import LOAD, SERVER
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER
 from thunderherd.labs import KINDS, OF_HOSTS, owners, takes
 from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse
 from thunderherd.study.file.tables import LabTable
@@ -83,7 +83,7 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
             )
         found[key], typed_of[key] = value, text
     _check_kind(found, typed_of, option)
-    if not {SERVER, LOAD}.isdisjoint(found):
+    if not {SERVER, LOAD, SCHEDULER}.isdisjoint(found):
         found.setdefault("kind", OF_HOSTS.name)
     return found
 

@@ -40,6 +40,7 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
         user=table.user,
         server=table.server,
         load=tuple(table.load or ()),
+        scheduler=table.scheduler,
     )
 
 

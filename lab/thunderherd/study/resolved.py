@@ -278,12 +278,14 @@ class Lab(_Resolved):
     server: str | None = Field(default=None, exclude_if=lambda host: host is None)
     load: tuple[str, ...] = Field(default=(), exclude_if=lambda hosts: not hosts)
     """The addresses of the hosts of both sides."""
+    scheduler: str | None = Field(default=None, exclude_if=lambda address: address is None)
+    """The scheduler of a Dask cluster that somebody else has started, if the hosts are its workers."""
 
     @property
     def ends(self) -> Ends:
         """The hosts of both sides."""
         server = None if self.server is None else parse_host(self.server)
-        return Ends(server, tuple(map(parse_host, self.load)))
+        return Ends(server, tuple(map(parse_host, self.load)), scheduler=self.scheduler)
 
     @property
     def network(self) -> str:

@@ -100,8 +100,10 @@ def network() -> Iterator[Network]:
         yield made
     finally:
         for name in made.names:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                ip("netns", "del", name)
+            # A namespace lives as long as its last process, and keeps its interface.
+            for words in (("link", "del", f"v{name}"), ("netns", "del", name)):
+                with contextlib.suppress(subprocess.CalledProcessError):
+                    ip(*words)
         with contextlib.suppress(subprocess.CalledProcessError):
             ip("link", "del", made.bridge)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting
 from thunderherd.errors import Problem, UserError
-from thunderherd.hosts.addresses import LOAD, SERVER, parse_host
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER, WORKER, parse_host_of, parse_scheduler
 from thunderherd.labs import KINDS, named, owners, takes
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import OPTION, QUANTITIES, InvalidQuantity, parse, written
@@ -17,7 +17,7 @@ from thunderherd.toml.file import KeyPath, Problems, show, unknown
 CONGESTION = "congestion"
 """The key of [lab] that sets the congestion control of both sides, and the name of that setting."""
 
-KEYS = (*QUANTITIES, CONGESTION, SERVER, LOAD)
+KEYS = (*QUANTITIES, CONGESTION, SERVER, LOAD, SCHEDULER)
 """The keys of [lab] that only some kinds take."""
 
 
@@ -40,16 +40,14 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
         elif key in QUANTITIES:
             _check_quantity(key, value, place, kind, catalogue, problems)
         elif key in (SERVER, LOAD):
-            _check_hosts([value] if isinstance(value, str) else value, place, problems)
+            hosts = [value] if isinstance(value, str) else value
+            _check_addresses(lambda host: parse_host_of(host, each.lab.scheduler), hosts, place, problems)
+        elif key == SCHEDULER:
+            _check_addresses(parse_scheduler, [value], place, problems)
         elif setting := congestion_setting(catalogue):
             check_value(key, value, setting, place, problems)
-    if kind.reaches_hosts and each.lab.server is None and not each.lab.load:
-        problems.add(
-            each.where("lab", "kind"),
-            f"lab {show(kind.name)} names no host",
-            code="study.no_host",
-            hint=f'add {SERVER} = "ssh://a" or {LOAD} = ["ssh://b"]',
-        )
+    if kind.reaches_hosts:
+        _check_both_ends(each, kind, problems)
     if not kind.has_tcp:
         _check_without_tcp(kind, each, catalogue, problems)
 
@@ -77,10 +75,32 @@ def _given(each: Configuration, problems: Problems) -> list[str]:
     return given
 
 
-def _check_hosts(addresses: Iterable[str], place: KeyPath, problems: Problems) -> None:
+def _check_both_ends(each: Configuration, kind: Kind, problems: Problems) -> None:
+    """Check that a host is named; of a scheduler's workers, those of both sides."""
+    given = {SERVER: bool(each.lab.server), LOAD: bool(each.lab.load)}
+    if each.lab.scheduler is not None:
+        for key in [key for key, is_given in given.items() if not is_given]:
+            problems.add(
+                each.where("lab", SCHEDULER),
+                f"no worker of the {SCHEDULER} is named for the {key}",
+                code="study.no_host",
+                hint=f"add {key}, such as {WORKER}{key}; or type --{SCHEDULER}, which finds them",
+            )
+    elif not any(given.values()):
+        problems.add(
+            each.where("lab", "kind"),
+            f"lab {show(kind.name)} names no host",
+            code="study.no_host",
+            hint=f'add {SERVER} = "ssh://a" or {LOAD} = ["ssh://b"]',
+        )
+
+
+def _check_addresses(
+    read: Callable[[str], object], addresses: Iterable[str], place: KeyPath, problems: Problems
+) -> None:
     for each in addresses:
         try:
-            parse_host(each)
+            read(each)
         except UserError as error:
             for problem in error.problems:
                 problems.add(place, problem.message, code=problem.code, hint=problem.hint)

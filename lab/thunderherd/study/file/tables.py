@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from thunderherd.engine.catalogue import Defaults, Way
 from thunderherd.engine.outputs.parsers import PARSERS
-from thunderherd.hosts.addresses import LOAD, SERVER
+from thunderherd.hosts.addresses import LOAD, SCHEDULER, SCHEDULER_PORT, SERVER, TLS, WORKER
 from thunderherd.labs import KINDS, OF_HOSTS, USUAL, with_namespaces
 from thunderherd.labs.words import QUANTITIES
 from thunderherd.records.crossover import CrossoverTable
@@ -215,6 +215,11 @@ class LabTable(StrictTable):
         default=None,
         description=f'lab "{OF_HOSTS.name}": the hosts of the load, such as ["ssh://b", "ssh://c"]',
     )
+    scheduler: str | None = Field(
+        default=None,
+        description=f'lab "{OF_HOSTS.name}": the scheduler of a Dask cluster that somebody else has started, '
+        f'such as "{TLS}head:{SCHEDULER_PORT}"; the hosts are then its workers, such as "{WORKER}{SERVER}"',
+    )
     placement: Literal["free", "apart"] = Field(
         default="free",
         description='"free": the kernel chooses CPUs; "apart": the first CPU for the server, the others for '
@@ -236,7 +241,7 @@ class LabTable(StrictTable):
     @classmethod
     def _of_hosts(cls, data: object) -> object:
         """A lab that names hosts is of their kind."""
-        if isinstance(data, dict) and not {SERVER, LOAD}.isdisjoint(data):
+        if isinstance(data, dict) and not {SERVER, LOAD, SCHEDULER}.isdisjoint(data):
             return {"kind": OF_HOSTS.name} | data
         return data
 
