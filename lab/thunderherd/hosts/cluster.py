@@ -19,6 +19,7 @@ from thunderherd.engine.places.failures import EngineError
 from thunderherd.engine.places.place import Fact, Parameters, Place
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import HostAddress
+from thunderherd.hosts.agent import ABANDONED_SECONDS
 from thunderherd.hosts.links import LOOPBACK
 from thunderherd.hosts.quiet import SECONDS_UNTIL_LOST
 from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnScheduler, in_words
@@ -27,6 +28,8 @@ SLICE_SECONDS = 0.5
 """A call that waits is made again and again, each for so long. The death of another host is then seen."""
 PINGS, AGAIN = 20, 5
 """So many readings of a host's clock, at first and before each trial; the quickest counts."""
+KEEP_SECONDS = ABANDONED_SECONDS / 3
+"""The time after which an idle host is called, so that its agent does not end what it has started."""
 RETURN_SECONDS = 60.0
 """The time in which a lost host may return."""
 AGAIN_SECONDS = 2.0
@@ -70,6 +73,7 @@ class Host:
     held: Any = None
     """The future of Dask that keeps the actor. If the worker is lost, it is not finished any more."""
     lost: str = ""
+    called: float = 0.0
     clock: Clock = field(default_factory=Clock)
 
     @property
@@ -213,7 +217,7 @@ class Cluster:
         Raises `HostLostError` if this host is lost meanwhile, or, `of_all`, another; and `HostFailedError`.
         """
         watched = [each for each in self.hosts.values() if each.actor is not None] if of_all else [host]
-        self._check(watched)
+        self._keep(watched, host)
         deadline = time.monotonic() + seconds
         try:
             future = getattr(host.actor, method)(*args)
@@ -222,7 +226,7 @@ class Cluster:
                     found, failure = future.result(timeout=SLICE_SECONDS)
                     break
                 except TimeoutError:
-                    self._check(watched)
+                    self._keep(watched, host)
                     if time.monotonic() > deadline:
                         self._lose(host, f"it did not answer within {seconds:g} s")
         except (OSError, RuntimeError) as error:
@@ -235,6 +239,15 @@ class Cluster:
         if failure is not None:
             raise failure
         return found
+
+    def _keep(self, hosts: Sequence[Host], called: Host) -> None:
+        """Check that hosts are there. Call those that were not called for long, other than the one called."""
+        now = time.monotonic()
+        called.called = now
+        self._check(hosts)
+        for each in hosts:
+            if now - each.called > KEEP_SECONDS:
+                self.call(each, "clock", of_all=False)
 
     def check(self) -> None:
         """Raise `HostLostError` if a host is lost."""
