@@ -23,6 +23,7 @@ from thunderherd.hosts.agent import ABANDONED_SECONDS
 from thunderherd.hosts.links import LOOPBACK
 from thunderherd.hosts.quiet import SECONDS_UNTIL_LOST
 from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnScheduler, in_words
+from thunderherd.statistics.clocks import Clock, Reading, compared
 
 SLICE_SECONDS = 0.5
 """A call that waits is made again and again, each for so long. The death of another host is then seen."""
@@ -52,14 +53,6 @@ class HostFailedError(EngineError):
     """A host on which a system call failed: its disk is full, or a connection was refused."""
 
     code = "hosts.failed"
-
-
-@dataclass
-class Clock:
-    """How far a host's CLOCK_MONOTONIC is ahead of this machine's, and by how much that may be wrong."""
-
-    ahead_ns: int = 0
-    error_ns: int = 0
 
 
 @dataclass
@@ -200,14 +193,11 @@ class Cluster:
 
     def clock(self, host: Host, pings: int = PINGS) -> Clock:
         """Compare a host's clock with this machine's."""
-        best = Clock(error_ns=1 << 62)
-        for _ in range(pings):
-            before = time.monotonic_ns()
-            there = self.call(host, "clock", of_all=False)
-            after = time.monotonic_ns()
-            if (after - before) // 2 < best.error_ns:
-                best = Clock(there - (before + after) // 2, (after - before) // 2)
-        return best
+        return compared(self._reading(host) for _ in range(pings))
+
+    def _reading(self, host: Host) -> Reading:
+        before = time.monotonic_ns()
+        return Reading(before, self.call(host, "clock", of_all=False), time.monotonic_ns())
 
     def call(
         self, host: Host, method: str, *args: Any, seconds: float = ANSWER_SECONDS, of_all: bool = True
@@ -314,6 +304,10 @@ class HostPlace(Place):
 
     def time_there(self, here_ns: int) -> int:
         return here_ns + self.there.clock.ahead_ns
+
+    @property
+    def round_trip_ns(self) -> int:
+        return 2 * self.there.clock.error_ns
 
     def load_flags(self) -> list[str]:
         # The load's target is the study's own server.

@@ -20,6 +20,7 @@ from thunderherd.hosts.flows import interrupt_cpus, receivers
 from thunderherd.hosts.idle import watch_idle
 from thunderherd.hosts.paths import data_path, way_to
 from thunderherd.machine import description
+from thunderherd.statistics.clocks import Reading, compared
 
 IDLE_SECONDS = 2.0
 """The time for which the idle hosts are watched."""
@@ -124,14 +125,13 @@ def survey(
 
 def _clock(place: HostPlace) -> tuple[float, float]:
     """Return how far a host's CLOCK_REALTIME is ahead, and the error of that, in seconds."""
-    best = (0.0, float("inf"))
-    for _ in range(PINGS):
-        before = time.time()
-        there = place.ask(time.time)
-        after = time.time()
-        if (after - before) / 2 < best[1]:
-            best = (there - (before + after) / 2, (after - before) / 2)
-    return best
+    found = compared(_reading(place) for _ in range(PINGS))
+    return found.ahead_ns / 1e9, found.error_ns / 1e9
+
+
+def _reading(place: HostPlace) -> Reading:
+    before = time.time_ns()
+    return Reading(before, place.ask(time.time_ns), time.time_ns())
 
 
 def _processor() -> str:
