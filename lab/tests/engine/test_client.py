@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -21,8 +22,10 @@ from made.refusals import refused
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue, TextSetting
 from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
+from thunderherd.engine.lines import LoadResult
 from thunderherd.engine.places import channel
 from thunderherd.engine.places.failures import not_started
+from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, Refusal, UserError
 
 Fake = Callable[..., Path]
@@ -386,3 +389,63 @@ def test_the_real_engine_refuses_a_wrong_setting_as_the_users_mistake(use_engine
     with pytest.raises(Refusal) as refusal, Server("prefork", workload="bytes", settings={"backlog": -5}):
         pass
     assert refusal.value.codes == ("setting.invalid_value",) and "--backlog" in str(refusal.value)
+
+
+# A start that several loads agree on
+
+
+class FarPlace(Place):
+    """This machine, with a call that is said to take so long, and takes what it takes."""
+
+    def __init__(self, round_trip_ns: int, seconds: float = 0.0) -> None:
+        super().__init__()
+        self._round_trip_ns, self._seconds = round_trip_ns, seconds
+
+    @property
+    def round_trip_ns(self) -> int:
+        return self._round_trip_ns
+
+    def time_there(self, here_ns: int) -> int:
+        time.sleep(self._seconds)
+        return here_ns
+
+
+def started_together(*places: Place) -> list[LoadResult]:
+    """Starts a load at each place, and returns their results."""
+    settings = {"clients": 1, "connections": "kept", "loops": 5}
+    with Server("epoll", workload="echo") as listening, contextlib.ExitStack() as held:
+        loads = []
+        for place in places:
+            loads.append(
+                start_load(
+                    "echo",
+                    listening.ready.address,
+                    kind="closed_connections",
+                    settings=settings,
+                    awaits_start=True,
+                    place=place,
+                )
+            )
+            held.callback(loads[-1].end)
+        for each in loads:
+            each.connected(PATIENCE)
+        client.start_together(loads)
+        return [each.wait(PATIENCE) for each in loads]
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_loads_start_together_however_many_calls_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the time for the calls, the first load would start before the last knows of it."""
+    monkeypatch.setattr(client, "START_AHEAD_NS", 100_000_000)
+    places = [FarPlace(50_000_000, 0.06) for _ in range(4)]
+    began = time.monotonic_ns()
+    started = [each.started_monotonic_ns for each in started_together(*places)]
+    assert min(started) - began >= client.start_ahead_ns([50_000_000] * 4)
+    assert max(started) - min(started) < 100_000_000
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_start_that_a_load_hears_of_too_late_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "START_AHEAD_NS", 10_000_000)
+    with pytest.raises(EngineError, match="too late"):
+        started_together(FarPlace(0), FarPlace(0, 0.05))

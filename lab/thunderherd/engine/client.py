@@ -84,6 +84,11 @@ LIST_SECONDS = 30.0
 """Time limit for printing the catalogue, or drawing a flame graph."""
 LIMITS_SECONDS = 30.0
 """Time limit for measuring limits, in addition to four times the requested duration."""
+START_AHEAD_NS, CALLS_TO_TELL = 200_000_000, 4
+"""How long before their start several loads are told of it, and this many of the quickest calls for each.
+
+A usual call takes 1.5 times as long as the quickest. The first part covers the slow ones.
+"""
 
 LimitLine = Limits | LimitRound | LimitUnavailable
 
@@ -507,7 +512,7 @@ class LoadProcess:
     ) -> None:
         self.command = list(command)
         self._process = EngineProcess(place.start(command, control=awaits_start), f"load {workload}")
-        self._place = place
+        self.place = place
         self._whole_life, self._sampled = whole_life, sampled
         self._result: LoadResult | None = None
 
@@ -520,7 +525,7 @@ class LoadProcess:
 
     def start(self, at_ns: int) -> None:
         """Let its clients send from a time on (`time.monotonic_ns`)."""
-        self._process.write_line(f"start {self._place.time_there(at_ns)}")
+        self._process.write_line(f"start {self.place.time_there(at_ns)}")
 
     def mark(self, seconds: float) -> Mark | None:
         """Return its next mark, within `seconds`; None if it ends without one."""
@@ -600,6 +605,29 @@ def start_load(
         sampled=sampling is not None,
         awaits_start=awaits_start,
     )
+
+
+def start_ahead_ns(round_trips_ns: Sequence[int]) -> int:
+    """Return how long before their start loads are told of it, one after another.
+
+    Each load's place has a quickest call, whose time is its round trip.
+    """
+    return START_AHEAD_NS + CALLS_TO_TELL * sum(round_trips_ns)
+
+
+def start_together(loads: Sequence[LoadProcess]) -> None:
+    """Let the clients of all loads send from the same time on.
+
+    Raises `EngineError` if that time had come before the last load knew of it.
+    """
+    at_ns = time.monotonic_ns() + start_ahead_ns([each.place.round_trip_ns for each in loads])
+    for each in loads:
+        each.start(at_ns)
+    if (late_ns := time.monotonic_ns() - at_ns) > 0:
+        raise EngineError(
+            f"the last of {len(loads)} loads heard of its start {late_ns / 1e6:.0f} ms too late: the calls "
+            "to its host take longer than before the trial"
+        )
 
 
 def way_flags(primitive: str | None = None, receive: str | None = None) -> list[str]:

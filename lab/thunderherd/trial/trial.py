@@ -24,6 +24,7 @@ from thunderherd.engine.client import (
     Sampling,
     Server,
     start_load,
+    start_together,
 )
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.own_load import OwnLoad
@@ -58,8 +59,6 @@ LOAD_SECONDS = 60.0
 SECONDS_A_REQUEST = 0.05
 """A load is given up after LOAD_SECONDS plus this much for each of its requests, or plus its duration if it
 ends by time."""
-START_AHEAD_NS = 200_000_000
-"""How long before their start several hosts are told of it."""
 LAST_TENTH = 0.1
 """The last part of a window, in which counters that report one moment are read."""
 
@@ -371,9 +370,7 @@ class _Trial:
                 for each in running:
                     each.connected(deadline - time.monotonic())
                 self.seen.agreed_start = sampled
-                at_ns = time.monotonic_ns() + START_AHEAD_NS
-                for each in running:
-                    each.start(at_ns)
+                start_together(running)
             yield running
 
     def _results(self, running: Sequence[LoadProcess | OwnLoad]) -> list[LoadResult]:
