@@ -39,7 +39,7 @@ test: ## set up, run all tests that CI runs
 		$(MAKE) --no-print-directory test-engine; engine=$$?; \
 		wait $$installing && $(MAKE) --no-print-directory test-lab && exit $$engine
 
-bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, gate (an hour; PART=NAME runs one)
+bench: build ## what measuring costs, and proofs of the load: reach, counting, layers, proofs, textbook, linking, scale, gate (an hour; PART=NAME runs one)
 	@$(PYTHON) bench $(PART)
 
 soak: build ## hostile clients against every design, commands killed at random moments, twins beside a hostile neighbour, and a run for two hours (3 hours in all; SECONDS=5 TIMES=20 PAIRS=5 MINUTES=5 takes less)

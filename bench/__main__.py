@@ -1,8 +1,8 @@
 """Benchmarks: `make bench`, or `.venv/bin/python bench PART [options]` for one part.
 
 docs/methodology/benchmarks.md describes how they measure, and why all but `textbook` and `linking` are no
-studies. Only `proofs`, `kills`, `twins`, `soak` and `endurance` judge; the other parts print figures. Do not
-compare figures of different runs or machines.
+studies. Of the parts, `proofs`, `kills`, `twins`, `soak`, `endurance` and `scale` can fail; all others print
+figures. Do not compare figures of different runs or machines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import layers
 import linking
 import proofs
 import reach
+import scale
 import soak
 import textbook
 import twins
@@ -32,6 +33,7 @@ PARTS = {
     "proofs": proofs,
     "textbook": textbook,
     "linking": linking,
+    "scale": scale,
     "gate": gating,
     "kills": kills,
     "twins": twins,

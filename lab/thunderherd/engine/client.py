@@ -615,8 +615,8 @@ def start_ahead_ns(round_trips_ns: Sequence[int]) -> int:
     return START_AHEAD_NS + CALLS_TO_TELL * sum(round_trips_ns)
 
 
-def start_together(loads: Sequence[LoadProcess]) -> None:
-    """Let the clients of all loads send from the same time on.
+def start_together(loads: Sequence[LoadProcess]) -> int:
+    """Let the clients of all loads send from the same time on, and return it (`time.monotonic_ns`).
 
     Raises `EngineError` if that time had come before the last load knew of it.
     """
@@ -628,6 +628,7 @@ def start_together(loads: Sequence[LoadProcess]) -> None:
             f"the last of {len(loads)} loads heard of its start {late_ns / 1e6:.0f} ms too late: the calls "
             "to its host take longer than before the trial"
         )
+    return at_ns
 
 
 def way_flags(primitive: str | None = None, receive: str | None = None) -> list[str]:

@@ -1,0 +1,42 @@
+"""What very many hosts take: merging their results, comparing their clocks, and starting them together.
+
+One real load gives the cost of a request, and the result that all simulated hosts vary. A few real agents on
+this machine give the time of each call. The rest is a simulation with fixed seeds. It runs the lab's own code
+(`merged_loads`, `compared`, `start_ahead_ns`) for so many hosts, and replaces only the paths and the clocks.
+
+The part fails if merged percentiles differ from those of all requests by more than a histogram rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from scale import merging, real, starting
+
+SECONDS, REAL_SECONDS = 40.0, 15.0
+"""The duration with the usual number of hosts, and of what is no simulation."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this part."""
+    parser.add_argument(
+        "--hosts", type=int, default=1000, help="simulated hosts of the load (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--requests", type=int, default=10_000, help="requests of a simulated host (default: %(default)s)"
+    )
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """Estimate the duration."""
+    hosts: int = given.hosts
+    return REAL_SECONDS + (SECONDS - REAL_SECONDS) * hosts / 1000
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measure, simulate and print the tables, each after its answer."""
+    cost = real.cost_of_a_request()
+    merging.show(cost.result, given.hosts, given.requests)
+    calls = real.calls_to_agents()
+    starting.show(calls, given.hosts)
+    real.show(cost, calls)
