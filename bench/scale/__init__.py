@@ -12,9 +12,14 @@ from __future__ import annotations
 import argparse
 
 from scale import merging, real, starting
+from thunderherd.errors import UserError
 
 SECONDS, REAL_SECONDS = 40.0, 15.0
 """The duration with the usual number of hosts, and of what is no simulation."""
+
+
+MOST = {"hosts": 10_000, "requests": 100_000}
+"""The largest numbers. Both together need more memory than most machines have."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +33,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(given: argparse.Namespace) -> float:
-    """Estimate the duration."""
+    """Estimate the duration. Raises `UserError` for a number that cannot be simulated."""
+    for name, most in MOST.items():
+        if not 1 <= getattr(given, name) <= most:
+            raise UserError(
+                f"--{name} {getattr(given, name)} is out of range",
+                code=f"bench.bad_{name}",
+                hint=f"type a number from 1 to {most}",
+            )
     hosts: int = given.hosts
     return REAL_SECONDS + (SECONDS - REAL_SECONDS) * hosts / 1000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from started import bench
+from started import bench, refusal
 
 from scale import merging, starting
 from scale.real import Calls
@@ -95,3 +95,10 @@ def test_the_hosts_of_the_tables_end_with_all_of_them() -> None:
         [1, 10, 30],
         [1, 10, 100, 1000],
     ]
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.parametrize("words", [("--hosts", "0"), ("--hosts", "-3"), ("--requests", "0")])
+def test_numbers_that_cannot_be_simulated_are_refused(words: tuple[str, str]) -> None:
+    error = refusal("scale", *words)
+    assert error.codes == (f"bench.bad_{words[0].removeprefix('--')}",) and " ".join(words) in str(error)
