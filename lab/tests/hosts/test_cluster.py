@@ -10,14 +10,14 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import pytest
+from made.hosts.losses import lost_in_trial
 from made.hosts.network import Network, assert_measured
 from made.hosts.study import study_of
 from made.refusals import refused
@@ -35,9 +35,6 @@ from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.sites import site_of
 from thunderherd.trial.trial import run_trial
-
-LONGEST_NOTICE = {"killed": 2.0, "cut": 15.0}
-"""The seconds within which the loss of a host is noticed."""
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -62,29 +59,13 @@ def test_a_run_across_hosts_has_the_shape_of_any_other(network: Network, tmp_pat
     assert eventually_empty(network)
 
 
-def lost_in_trial(folder: Path, network: Network, lose: Callable[[], None], how: str) -> None:
-    """Check that a host that is lost in mid-trial makes the trial invalid in time, and comes back."""
-    happened: list[float] = []
-
-    def happens() -> None:
-        happened.append(time.monotonic())
-        lose()
-
-    longer, short = (study_of(folder, network, duration).contenders[0] for duration in ("30s", "300ms"))
-    study = study_of(folder, network)
-    with site_of(longer.lab) as site:
-        timer = threading.Timer(1.0, happens)
-        timer.start()
-        trial = run_trial(study, longer, block=1, position=1, seed=1, site=site)
-        noticed = time.monotonic() - happened[0]
-        timer.join()
-        assert not trial.valid
-        assert any(f"host {network.names[1]} was lost" in each for each in trial.invalid_reasons), trial
-        assert noticed < LONGEST_NOTICE[how], trial.invalid_reasons
-        network.mend(network.names[1])
-        site.check()
-        again = run_trial(study, short, block=1, position=1, seed=1, attempt=2, site=site)
-        assert_measured(again)
+def lost(folder: Path, network: Network, lose: Callable[[], None], how: Literal["killed", "cut"]) -> None:
+    """Check that a host that is lost in mid-trial is named and comes back, and that nothing is left."""
+    host = network.names[1]
+    trial = lost_in_trial(
+        lambda duration: study_of(folder, network, duration), lose, lambda: network.mend(host), how
+    )
+    assert any(f"host {host} was lost" in each for each in trial.invalid_reasons), trial
     assert eventually_empty(network)
 
 
@@ -110,12 +91,12 @@ def test_a_killed_agent_ends_the_trial_with_its_name_and_comes_back(network: Net
         (agent,) = agents(network, network.names[1])
         os.kill(agent, signal.SIGKILL)
 
-    lost_in_trial(tmp_path, network, lose, "killed")
+    lost(tmp_path, network, lose, "killed")
 
 
 @pytest.mark.usefixtures("use_engine")
 def test_a_cut_link_ends_the_trial_with_the_name_of_the_host(network: Network, tmp_path: Path) -> None:
-    lost_in_trial(tmp_path, network, lambda: network.cut(network.names[1]), "cut")
+    lost(tmp_path, network, lambda: network.cut(network.names[1]), "cut")
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -10,14 +10,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import dask
 import pytest
 from made.hosts.dask_cluster import AGENT, SECONDS, DaskCluster, certificates, dask_cluster
+from made.hosts.losses import lost_in_trial
 from made.hosts.network import Network, assert_measured
 from made.refusals import refused
 from made.small_studies import one_block
@@ -55,8 +56,8 @@ name = "epoll"
 design = "epoll"
 """
 )
-LONGEST_NOTICE = {"killed": 2.0, "cut": 15.0}
-"""The seconds within which a loss is noticed."""
+
+
 ENGINE = "thunderherd-engine"
 
 
@@ -117,30 +118,15 @@ def test_a_run_on_the_workers_of_a_scheduler(network: Network, others: DaskClust
         assert way.client.run_on_scheduler(dask.config.collect) == before
 
 
-def lost_in_trial(
-    folder: Path, others: DaskCluster, lose: Callable[[], None], mend: Callable[[], None], how: str
+def lost_here(
+    folder: Path,
+    others: DaskCluster,
+    lose: Callable[[], None],
+    mend: Callable[[], None],
+    how: Literal["killed", "cut"],
 ) -> TrialRecord:
-    """Check that a loss in mid-trial makes the trial invalid in time, and that the next is measured."""
-    happened: list[float] = []
-
-    def happens() -> None:
-        happened.append(time.monotonic())
-        lose()
-
-    longer, short = (study_of(folder, others, duration).contenders[0] for duration in ("60s", "300ms"))
-    study = study_of(folder, others)
-    with site_of(longer.lab) as site:
-        timer = threading.Timer(1.0, happens)
-        timer.start()
-        trial = run_trial(study, longer, block=1, position=1, seed=1, site=site)
-        noticed = time.monotonic() - happened[0]
-        timer.join()
-        assert not trial.valid
-        assert noticed < LONGEST_NOTICE[how], trial.invalid_reasons
-        mend()
-        site.check()
-        again = run_trial(study, short, block=1, position=1, seed=1, attempt=2, site=site)
-        assert_measured(again)
+    """Check a loss in mid-trial, and that nothing is left."""
+    trial = lost_in_trial(lambda duration: study_of(folder, others, duration), lose, mend, how)
     assert eventually(lambda: not engines(others.network))
     return trial
 
@@ -151,7 +137,7 @@ def test_a_killed_worker_ends_the_trial_with_its_name_and_comes_back(
     others: DaskCluster, tmp_path: Path, name: str
 ) -> None:
     namespace = others.network.names[["server", "load-0", "load-1"].index(name)]
-    trial = lost_in_trial(
+    trial = lost_here(
         tmp_path, others, lambda: others.kill(name), lambda: others.start_worker(name, namespace), "killed"
     )
     assert any(f"host {name} was lost" in each for each in trial.invalid_reasons), trial
@@ -161,7 +147,7 @@ def test_a_killed_worker_ends_the_trial_with_its_name_and_comes_back(
 def test_a_cut_link_ends_the_trial_with_the_name_of_the_host(others: DaskCluster, tmp_path: Path) -> None:
     """In time even with the scheduler's default settings, which give a worker up after 30 s."""
     network = others.network
-    trial = lost_in_trial(
+    trial = lost_here(
         tmp_path,
         others,
         lambda: network.cut(network.names[2]),
@@ -177,7 +163,7 @@ def test_a_killed_scheduler_ends_the_trial_and_comes_back(others: DaskCluster, t
         others.start_scheduler()
         others.wait_for("server", "load-0", "load-1")
 
-    trial = lost_in_trial(tmp_path, others, lambda: others.kill("scheduler"), restart, "killed")
+    trial = lost_here(tmp_path, others, lambda: others.kill("scheduler"), restart, "killed")
     assert any(others.address in each for each in trial.invalid_reasons), trial
 
 
@@ -260,7 +246,7 @@ def test_a_worker_with_a_nanny_and_several_threads_measures_and_returns(
             pid = way.client.run(os.getpid, workers=[worker])[worker]
         os.kill(pid, signal.SIGKILL)
 
-    trial = lost_in_trial(tmp_path, others, kill, lambda: None, "killed")
+    trial = lost_here(tmp_path, others, kill, lambda: None, "killed")
     assert any("host b was lost" in each for each in trial.invalid_reasons), trial
 
 
@@ -268,7 +254,7 @@ def test_a_worker_with_a_nanny_and_several_threads_measures_and_returns(
 @pytest.mark.parametrize("name", ["load-0", "scheduler"])
 def test_a_process_that_stands_still_is_lost(others: DaskCluster, tmp_path: Path, name: str) -> None:
     stopped = others.processes[name]
-    trial = lost_in_trial(
+    trial = lost_here(
         tmp_path,
         others,
         lambda: stopped.send_signal(signal.SIGSTOP),

@@ -102,17 +102,12 @@ def _asked(
     `hosts` are the values of --server, --load and --scheduler.
     """
     server, load, scheduler = hosts
-    typed = [*([server] if server else []), *(load or ())]
-    if scheduler is not None and not typed:
-        scheduler, first, others = workers(scheduler)
-        typed = [first, *others]
-    if not typed:
+    addresses, scheduler = _hosts([*([server] if server else []), *(load or ())], scheduler)
+    if not addresses:
         return {HERE: fact(*args, **kwargs)}
 
-    from thunderherd.hosts.addresses import parse_host_of
     from thunderherd.labs.remote import check_cluster
 
-    addresses = [parse_host_of(each, scheduler) for each in typed]
     check_cluster()
 
     from thunderherd.hosts.cluster import Cluster
@@ -120,6 +115,16 @@ def _asked(
     with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
         return {each.host: each.ask_for(seconds, fact, *args, **kwargs) for each in places}
+
+
+def _hosts(typed: Sequence[str], scheduler: str | None) -> tuple[list[HostAddress], str | None]:
+    """Return the hosts, and their scheduler. If none are typed, they are the workers of the scheduler."""
+    from thunderherd.hosts.addresses import parse_host_of
+
+    if scheduler is not None and not typed:
+        scheduler, server, load = workers(scheduler)
+        typed = [server, *load]
+    return [parse_host_of(each, scheduler) for each in typed], scheduler
 
 
 def _print_json(found: Mapping[str, Any]) -> None:
@@ -395,8 +400,6 @@ def hosts(
 
     Example: thunderherd hosts --install ssh://a ssh://b
     """
-    from thunderherd.hosts.addresses import parse_host_of
-
     if install and uninstall:
         raise UserError(
             "--install and --uninstall contradict each other",
@@ -404,14 +407,11 @@ def hosts(
             hint="give one of them",
             where="hosts",
         )
-    if scheduler is not None and not (install or uninstall or addresses):
-        scheduler, server, load = workers(scheduler)
-        addresses = [server, *load]
-    if not addresses:
+    found, scheduler = _hosts(addresses or [], None if install or uninstall else scheduler)
+    if not found:
         raise UserError(
             "no host is given", code="hosts.no_host", hint=f"such as {PROGRAM} hosts ssh://a", where="hosts"
         )
-    found = [parse_host_of(each, scheduler) for each in addresses]
     if install or uninstall:
         _change(found, install=install)
         return
@@ -425,7 +425,7 @@ def hosts(
     from thunderherd.show.terminal.hosts import print_survey
     from thunderherd.text.layout import make_console
 
-    seen, console = survey(found, diagnose, scheduler), make_console()
+    seen, console = survey(found, diagnose, DOCTOR_SECONDS, scheduler), make_console()
     if as_json:
         print(json.dumps(seen.model_dump(mode="json"), indent=2))
         return
@@ -434,9 +434,9 @@ def hosts(
         assert isinstance(machine.doctor, Diagnosis)
         console.print(f"\nWhat figures of {machine.address} depend on", style="bold")
         _print_notable(console, machine.doctor)
-        console.print(
-            f"all of it: thunderherd doctor --server {machine.address}", style="dim", soft_wrap=True
-        )
+        again = f"{PROGRAM} doctor --server {machine.address}"
+        of = f" --scheduler {scheduler}" if scheduler else ""
+        console.print(f"all of it: {again}{of}", style="dim", soft_wrap=True)
 
 
 def _change(found: list[HostAddress], *, install: bool) -> None:

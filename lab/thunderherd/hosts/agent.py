@@ -32,7 +32,8 @@ from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
 from thunderherd.hosts.addresses import TLS, WORKER, host_of, parse_host, parse_scheduler
 from thunderherd.hosts.bundle import code_hash, engine_hash
-from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, quiet_logs
+from thunderherd.hosts.links import free_port
+from thunderherd.hosts.quiet import NO_HTTP, SETTINGS, in_words, quiet_logs
 from thunderherd.hosts.tls import security_of
 
 MODULE = "thunderherd.hosts.agent"
@@ -279,7 +280,7 @@ async def serve(spec: Mapping[str, Any], port: int) -> None:
     try:
         await work(options, ended)
     except (OSError, RuntimeError) as error:
-        print(root_of(error), file=sys.stderr, flush=True)
+        print(in_words(error), file=sys.stderr, flush=True)
         # A thread still waits for the end of the input.
         os._exit(1)
 
@@ -322,20 +323,6 @@ def own_address_towards(scheduler: str) -> str:
         asked.connect(there)
         own = str(asked.getsockname()[0])
     return f"[{own}]" if ":" in own else own
-
-
-def root_of(error: BaseException) -> BaseException:
-    """Return the first of the errors that led to another. Dask says only that its worker failed."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return error
-
-
-def free_port() -> int:
-    """Return a port that nobody uses now."""
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import HostAddress
 from thunderherd.hosts.agent import ABANDONED_SECONDS
 from thunderherd.hosts.links import LOOPBACK
-from thunderherd.hosts.quiet import SECONDS_UNTIL_LOST
-from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnScheduler, in_words
+from thunderherd.hosts.quiet import SECONDS_UNTIL_LOST, in_words
+from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnScheduler
 from thunderherd.statistics.clocks import Clock, Reading, compared
 
 SLICE_SECONDS = 0.5
@@ -238,10 +238,6 @@ class Cluster:
         for each in hosts:
             if now - each.called > KEEP_SECONDS:
                 self.call(each, "clock", of_all=False)
-
-    def check(self) -> None:
-        """Raise `HostLostError` if a host is lost."""
-        self._check(self.hosts.values())
 
     def _check(self, hosts: Iterable[Host]) -> None:
         for host in hosts:

@@ -187,6 +187,13 @@ def source_towards(address: str) -> str | None:
     return None
 
 
+def free_port(address: str = "") -> int:
+    """Return a port that nobody uses now, at an address or at all."""
+    with socket.socket() as found:
+        found.bind((address, 0))
+        return int(found.getsockname()[1])
+
+
 def _prefix(netmask: str) -> int:
     return int(ipaddress.ip_address(netmask)).bit_count()
 

@@ -1,4 +1,4 @@
-"""Settings of Dask for hosts that are measured.
+"""Settings of Dask for hosts that are measured, and what it prints.
 
 With its defaults, an idle worker takes 4 to 5 % of a CPU, and the death of a worker makes a call hang or be
 made twice.
@@ -10,6 +10,8 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
+
+from thunderherd.engine.process import one_line
 
 SECONDS_UNTIL_LOST = 11
 """The time after which a host behind a cut link is given up; Dask does not allow less."""
@@ -56,3 +58,12 @@ def quiet_logs() -> Iterator[None]:
     finally:
         for each, level in zip(loggers, before, strict=True):
             each.setLevel(level)
+
+
+def in_words(error: BaseException) -> str:
+    """Return what was first in a chain of errors: the later ones say only that time is over."""
+    while (before := error.__cause__ or error.__context__) is not None and str(before):
+        error = before
+    return one_line(str(error))[:200] or (
+        "no answer" if isinstance(error, TimeoutError) else type(error).__name__
+    )

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, Self
 
-from thunderherd.engine.process import one_line
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import (
     LOAD,
@@ -31,7 +30,7 @@ from thunderherd.hosts.addresses import (
 )
 from thunderherd.hosts.agent import MODULE, facts
 from thunderherd.hosts.links import OWN, Link
-from thunderherd.hosts.quiet import NO_HTTP, SECONDS_UNTIL_LOST, SETTINGS, quiet_logs
+from thunderherd.hosts.quiet import NO_HTTP, SECONDS_UNTIL_LOST, SETTINGS, in_words, quiet_logs
 from thunderherd.hosts.ssh import SshLink
 from thunderherd.hosts.tls import security_of
 
@@ -314,15 +313,6 @@ async def _reach(scheduler: str, security: Any) -> None:
     secured = security.get_connection_args("client")
     async with rpc(scheduler, timeout=REACH_SECONDS, connection_args=secured) as asked:
         await asked.identity(n_workers=0)
-
-
-def in_words(error: BaseException) -> str:
-    """Return what was first in a chain of errors: the later ones say only that time is over."""
-    while (before := error.__cause__ or error.__context__) is not None and str(before):
-        error = before
-    return one_line(str(error))[:200] or (
-        "no answer" if isinstance(error, TimeoutError) else type(error).__name__
-    )
 
 
 def start_hint(scheduler: str, name: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
@@ -18,7 +17,7 @@ from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
 from thunderherd.hosts.addresses import HostAddress
 from thunderherd.hosts.bundle import FOLDER, bundle_name
-from thunderherd.hosts.links import LOOPBACK, Link
+from thunderherd.hosts.links import LOOPBACK, Link, free_port
 
 OPTIONS = {
     # Nobody answers a question here.
@@ -63,7 +62,7 @@ class SshLink(Link):
             far = int(there)
         except ValueError:
             raise self._failed(f"ssh did not say which port it forwards: {there[:100]!r}") from None
-        here = _free_port()
+        here = free_port(LOOPBACK)
         self._forward("-L", f"{LOOPBACK}:{here}:{LOOPBACK}:{greeting['port']}")
         return {
             "scheduler": f"tls://{LOOPBACK}:{far}",
@@ -120,9 +119,3 @@ def run_there(address: HostAddress, script: str, sent: BinaryIO | None = None) -
             hint=f"try: ssh {address.name} true" if done.returncode == FAILED else "",
         )
     return done.stdout.decode(errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((LOOPBACK, 0))
-        return int(found.getsockname()[1])

@@ -24,8 +24,6 @@ from thunderherd.statistics.clocks import Reading, compared
 
 IDLE_SECONDS = 2.0
 """The time for which the idle hosts are watched."""
-EXAMINING_SECONDS = 60.0
-"""The most that the examination of a host takes."""
 ROUND_TRIP_NS, TRANSFER_NS = 300_000_000, 500_000_000
 """The lengths of the loads that measure the round trip and the bandwidth between two hosts."""
 
@@ -93,11 +91,15 @@ class Survey(_Part):
 
 
 def survey(
-    addresses: Sequence[HostAddress], examine: Callable[[], BaseModel], scheduler: str | None = None
+    addresses: Sequence[HostAddress],
+    examine: Callable[[], BaseModel],
+    seconds: float,
+    scheduler: str | None = None,
 ) -> Survey:
     """Look at hosts, perhaps of a scheduler, and at the paths between all pairs. Main thread only.
 
-    `examine` is what each host runs to examine its machine. Raises `UserError` if a host cannot be reached.
+    `examine` is what each host runs to examine its machine, for `seconds` at most. Raises `UserError` if a
+    host cannot be reached.
     """
     with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]
@@ -117,7 +119,7 @@ def survey(
                     clock_error_seconds=error,
                     **asdict(idle[each.host]),
                     warnings=[warning] if warning else [],
-                    doctor=each.ask_for(EXAMINING_SECONDS, examine),
+                    doctor=each.ask_for(seconds, examine),
                 )
             )
         return Survey(machines=machines, paths=paths)

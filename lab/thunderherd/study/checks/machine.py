@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from thunderherd.engine.catalogue import Catalogue, CongestionControls
+from thunderherd.engine.catalogue import Catalogue, CongestionControls, Design, Primitive
 from thunderherd.errors import Problem
 from thunderherd.labs import KINDS, USUAL, named, with_namespaces
 from thunderherd.labs.words import QUANTITIES
@@ -53,20 +53,19 @@ def unavailable_cpus(name: str, cpus: Sequence[int]) -> Iterator[Problem]:
 
 def unavailable_design(name: str, catalogue: Catalogue) -> Problem | None:
     """Return why a design cannot run; None if it can."""
-    design = catalogue.design(name)
-    if design is None or design.available:
-        return None
-    message = f"design {show(name)} cannot run on this machine: {design.reason}"
-    return Problem(message, "study.unavailable_design")
+    return _unavailable("design", name, catalogue.design(name))
 
 
 def unavailable_primitive(name: str, catalogue: Catalogue) -> Problem | None:
     """Return why a primitive cannot run; None if it can."""
-    primitive = catalogue.primitive(name)
-    if primitive is None or primitive.available:
+    return _unavailable("primitive", name, catalogue.primitive(name))
+
+
+def _unavailable(what: str, name: str, entry: Design | Primitive | None) -> Problem | None:
+    if entry is None or entry.available:
         return None
-    message = f"primitive {show(name)} cannot run on this machine: {primitive.reason}"
-    return Problem(message, "study.unavailable_primitive")
+    message = f"{what} {show(name)} cannot run on this machine: {entry.reason}"
+    return Problem(message, f"study.unavailable_{what}")
 
 
 def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:
