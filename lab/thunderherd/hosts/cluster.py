@@ -239,6 +239,10 @@ class Cluster:
             if now - each.called > KEEP_SECONDS:
                 self.call(each, "clock", of_all=False)
 
+    def check(self) -> None:
+        """Raise `HostLostError` if a host is lost."""
+        self._check(self.hosts.values())
+
     def _check(self, hosts: Iterable[Host]) -> None:
         for host in hosts:
             if host.lost:
