@@ -86,7 +86,11 @@ def parse_host(text: str) -> HostAddress:
     if address.startswith(WORKER):
         return HostAddress(WORKER, _checked(address.removeprefix(WORKER), WORKER_NAME, text), data=data)
     if not address.startswith(SSH):
-        hint = f"did you mean {SSH}{address}?" if NAME.fullmatch(address.rpartition("@")[2]) else EXAMPLE
+        hint = (
+            f"did you mean {SSH}{address}?"
+            if NAME.fullmatch(address.rpartition("@")[2])
+            else f"such as {EXAMPLE}"
+        )
         raise UserError(f"{text!r} is not the address of a host", code="hosts.address", hint=hint)
     where = address.removeprefix(SSH)
     user, at, place = where.rpartition("@")
