@@ -104,7 +104,6 @@ def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "RETURN_SECONDS", 1.0)
-    monkeypatch.setattr(schedulers, "GREETING_SECONDS", 1.0)
 
     class Cuts(PlainProgress):
         """Progress that takes away a namespace after the first trial."""
