@@ -118,7 +118,7 @@ def results_of(
         # Within a bucket, latencies differ by less than a histogram shows.
         exact = drawn.choice(values, own, p=shares) * (1 - drawn.random(own) * RESOLUTION)
         latencies.append(np.maximum(1, exact * factor).astype(np.int64))
-        results.append(_result(result, number, latencies[-1]))
+        results.append(result_with(result, f"host {number}", latencies[-1]))
     return results, np.concatenate(latencies)
 
 
@@ -135,8 +135,8 @@ def latencies_of(result: LoadResult) -> tuple[NDArray[np.float64], NDArray[np.fl
     return values, counts / counts.sum()
 
 
-def _result(result: LoadResult, number: int, latencies: Nanoseconds) -> LoadResult:
-    """Return what a host would print that had these latencies."""
+def result_with(result: LoadResult, host: str, latencies: Nanoseconds) -> LoadResult:
+    """Return what a host of this name would print that had these latencies."""
     assert result.latency is not None and result.window is not None
     histogram = HdrHistogram(LOWEST, HIGHEST, DIGITS)
     # All values of a bucket are counted at once.
@@ -156,7 +156,7 @@ def _result(result: LoadResult, number: int, latencies: Nanoseconds) -> LoadResu
     )
     return result.model_copy(
         update={
-            "boot_id": f"host {number}",
+            "boot_id": host,
             "latency": latency,
             "tally": result.tally.model_copy(update={"requests": len(latencies)}),
             "window": result.window.model_copy(update={"requests": len(latencies)}),

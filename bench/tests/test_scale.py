@@ -27,13 +27,15 @@ CALLS = Calls(
 
 @pytest.fixture(scope="module")
 def result(real_engine: Path) -> LoadResult:
-    """The result of a real load."""
+    """The result of a real load, with latencies that are the same on every machine."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("THUNDERHERD_ENGINE", str(real_engine))
         settings = {"clients": 4, "connections": "kept", "duration": 200 * MILLISECOND}
         with Server("epoll", workload="echo") as server:
             load = start_load("echo", server.ready.address, kind="closed_connections", settings=settings)
-            return load.wait(60)
+            real = load.wait(60)
+    latencies = np.random.default_rng(1).lognormal(np.log(100_000), 0.3, 20_000).astype(np.int64)
+    return merging.result_with(real, "real", latencies)
 
 
 @pytest.mark.usefixtures("use_engine")
