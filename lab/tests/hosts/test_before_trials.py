@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from made.refusals import refused
 from typer.testing import CliRunner
 
 from thunderherd.cli.main import app
-from thunderherd.engine.client import start_load
+from thunderherd.engine.client import Server, start_load
 from thunderherd.engine.places.executable import find_engine
 from thunderherd.errors import UserError
 from thunderherd.hosts import idle
@@ -84,10 +86,46 @@ def test_a_cpu_that_receives_and_is_measured_is_warned_about(network: Network, t
     study = study_of(tmp_path, network)
     with sites_of(study) as sites:
         (site,) = sites.values()
-        of_server = {each["server_receives_on"]["cpu"] for each in site.facts()["paths"].values()}
-        found = [each for each in site.warnings(of_server, set()) if "idle agent" not in each]
-        assert found and all(each.startswith(f"netns:{network.names[0]}: CPU") for each in found), found
-        assert not [each for each in site.warnings(set(), set()) if "idle agent" not in each]
+        assert not [each for each in site.warnings() if "idle agent" not in each]
+    cpus = sorted(os.sched_getaffinity(0))
+    study = study_of(tmp_path, network, lab=f"server_cpus = {cpus}")
+    with sites_of(study) as sites:
+        (site,) = sites.values()
+        found = [each for each in site.warnings() if "idle agent" not in each]
+        received = {each["server_receives_on"]["cpu"] for each in site.facts()["paths"].values()}
+        for cpu in received:
+            assert any(each.startswith(f"netns:{network.names[0]}: CPU {cpu} ") for each in found), found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no CPU beside a measured one")
+def test_an_agent_keeps_off_the_measured_cpus_and_what_it_starts_does_not(
+    network: Network, tmp_path: Path
+) -> None:
+    usable = os.sched_getaffinity(0)
+    study = study_of(tmp_path, network, lab=f"server_cpus = [{min(usable)}]")
+    server, others = network.names[0], usable - {min(usable)}
+    with sites_of(study) as sites:
+        (site,) = sites.values()
+        # These hosts share a machine, so all keep off.
+        for name in network.names:
+            assert cpus_of_agent(network, name) == others
+            assert site.facts()["hosts"][f"netns:{name}"]["agent_cpus"] == sorted(others)
+        assert site.clients[0].ask(os.sched_getaffinity, 0) == usable
+        with Server("epoll", workload="echo", place=site.server, listen=site.listen) as started:
+            assert os.sched_getaffinity(started.ready.server_pid) == usable
+        os.kill(*network.agents(server), signal.SIGKILL)
+        site.check()
+        assert cpus_of_agent(network, server) == others, "a host that has returned keeps off, too"
+    study = study_of(tmp_path, network, lab=f"server_cpus = {sorted(usable)}")
+    with sites_of(study):
+        assert cpus_of_agent(network, server) == usable, "there is no other CPU"
+
+
+def cpus_of_agent(network: Network, name: str) -> set[int]:
+    """Return the CPUs that the threads of a host's agent may use."""
+    (agent,) = network.agents(name)
+    threads = [int(each.name) for each in Path(f"/proc/{agent}/task").iterdir()]
+    return {cpu for each in threads for cpu in os.sched_getaffinity(each)}
 
 
 def test_an_agent_that_uses_too_much_is_a_note_of_the_run(

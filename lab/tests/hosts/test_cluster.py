@@ -74,21 +74,10 @@ def eventually_empty(network: Network) -> bool:
     return any(not network.processes() or time.sleep(0.1) for _ in range(50))
 
 
-def agents(network: Network, name: str) -> list[int]:
-    """Return the agents in a namespace."""
-    namespace = Path(f"/run/netns/{name}").stat().st_ino
-    found = []
-    for pid in network.processes():
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if b"thunderherd.hosts.agent" in words and Path(f"/proc/{pid}/ns/net").stat().st_ino == namespace:
-            found.append(pid)
-    return found
-
-
 @pytest.mark.usefixtures("use_engine")
 def test_a_killed_agent_ends_the_trial_with_its_name_and_comes_back(network: Network, tmp_path: Path) -> None:
     def lose() -> None:
-        (agent,) = agents(network, network.names[1])
+        (agent,) = network.agents(network.names[1])
         os.kill(agent, signal.SIGKILL)
 
     lost(tmp_path, network, lose, "killed")
@@ -111,7 +100,7 @@ def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
         def trial_ends(self, trial: TrialRecord) -> None:
             super().trial_ends(trial)
             monkeypatch.setattr(links, "NAMESPACES", tmp_path)
-            (agent,) = agents(network, network.names[2])
+            (agent,) = network.agents(network.names[2])
             os.kill(agent, signal.SIGKILL)
 
     with pytest.raises(UserError) as ended:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import ipaddress
 import json
@@ -19,9 +20,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 from thunderherd.engine.places import channel
@@ -51,6 +53,8 @@ ALLOWED = ("serve", "load", "limits")
 """The commands of the engine that an agent starts."""
 AROUND = ("count", "profile")
 """The commands of the engine that run one of these, after `--`."""
+USABLE = os.sched_getaffinity(0)
+"""The CPUs that this process may use. What it starts, and what it is asked, uses them all."""
 
 
 def addresses() -> list[str]:
@@ -140,7 +144,15 @@ class Agent:
                     hint="wait for its end",
                 )
         self._driver, self._driver_name = driver, name
+        run_on(USABLE)
         return greeting()
+
+    @outcome
+    def keep_off(self, measured: Collection[int]) -> list[int]:
+        """Run on other CPUs than the measured ones, unless there are no others; return on which."""
+        own = USABLE - {*measured} or USABLE
+        run_on(own)
+        return sorted(own)
 
     @outcome
     def allow(self, targets: Collection[str]) -> None:
@@ -155,14 +167,16 @@ class Agent:
     @outcome
     def ask(self, fact: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return what a function finds on this host."""
-        return fact(*args, **kwargs)
+        with on_all_cpus():
+            return fact(*args, **kwargs)
 
     @outcome
     def start(self, command: Sequence[str], control: bool) -> int:
         """Start a process of the engine; return its number."""
         check_command(command, self._targets)
         self._started += 1
-        self._channels[self._started] = LocalChannel(command, control=control)
+        with on_all_cpus():
+            self._channels[self._started] = LocalChannel(command, control=control)
         return self._started
 
     @outcome
@@ -218,6 +232,24 @@ class Agent:
                     for each in self._channels.values():
                         each.end(at_once=True)
                     self._channels.clear()
+
+
+def run_on(cpus: Collection[int]) -> None:
+    """Run all threads of this process on these CPUs."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cpus)
+
+
+@contextlib.contextmanager
+def on_all_cpus() -> Iterator[None]:
+    """Let this thread, and the processes that it starts, use all CPUs."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, USABLE)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 def check_command(command: Sequence[str], targets: Collection[str]) -> None:

@@ -66,6 +66,8 @@ class Host:
     held: Any = None
     """The future of Dask that keeps the actor. If the worker is lost, it is not finished any more."""
     lost: str = ""
+    measured: frozenset[int] = frozenset()
+    """The CPUs that its agent keeps off."""
     called: float = 0.0
     clock: Clock = field(default_factory=Clock)
 
@@ -112,7 +114,7 @@ class Cluster:
                 except HostLostError as error:
                     raise UserError(str(error), code=error.code) from None
             for host in self.hosts.values():
-                self._allow(host)
+                self._prepare(host)
             self._held = held.pop_all()
         return self
 
@@ -131,7 +133,7 @@ class Cluster:
                 try:
                     self.way.renew(host.address)
                     self._join(host)
-                    self._allow(host)
+                    self._prepare(host)
                 except (UserError, HostLostError) as error:
                     if time.monotonic() > deadline:
                         message = f"host {host.name} does not come back within {RETURN_SECONDS:g} s: {error}"
@@ -161,13 +163,14 @@ class Cluster:
                 time.sleep(0.1)
         host.clock = self.clock(host)
 
-    def _allow(self, host: Host) -> None:
-        """Tell an agent where loads may be sent."""
+    def _prepare(self, host: Host) -> None:
+        """Tell an agent where loads may be sent, and which CPUs are measured."""
         first = self.hosts[self.addresses[0]]
         servers = [first] if self._targets is not None else [*self.hosts.values()]
         found = [address for each in servers for address in each.addresses]
         own = [LOOPBACK] if host in servers else []
         self.call(host, "allow", [*dict.fromkeys([*found, *own, *(self._targets or ())])], of_all=False)
+        self.call(host, "keep_off", host.measured, of_all=False)
 
     def _put_agent(self, host: Host) -> None:
         from distributed import Actor
@@ -312,6 +315,12 @@ class HostPlace(Place):
     def load_flags(self) -> list[str]:
         # The load's target is the study's own server.
         return ["--allow-remote"]
+
+    def keep_off(self, measured: Collection[int]) -> list[int]:
+        """Keep the agent of the host off CPUs, unless there are no others; return the CPUs that it uses."""
+        self.there.measured = frozenset(measured)
+        found: list[int] = self._cluster.call(self.there, "keep_off", self.there.measured)
+        return found
 
     def ask_for(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -168,8 +168,8 @@ class Site:
         """Return why no client at a place could connect to HOST:PORT of the server; empty if nobody knows."""
         return ""
 
-    def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
-        """Return what disturbs trials here whose sides run on these CPUs."""
+    def warnings(self) -> list[str]:
+        """Return what disturbs trials here."""
         return []
 
     def sysctl(self, name: str) -> str:

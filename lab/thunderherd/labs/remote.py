@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -81,7 +81,7 @@ class HostsSite(Site):
         self, kind: Kind, ends: Ends, cluster: Cluster, places: Sequence[HostPlace], path: DataPath
     ) -> None:
         super().__init__(kind)
-        self._cluster, self._path = cluster, path
+        self._cluster, self._path, self._ends = cluster, path, ends
         self.server, *clients = places
         self.clients = tuple(clients)
         self.title = in_words(kind.name, {}, ends)
@@ -98,6 +98,9 @@ class HostsSite(Site):
 
         of_hosts = {each.host: each for each in (self.server, *self.clients)}
         self._boots = {name: each.ask(noise.boot_id) for name, each in of_hosts.items()}
+        self._agent_cpus = {
+            name: each.keep_off(self._measured_beside(name)) for name, each in of_hosts.items()
+        }
         self._idle = watch_idle([*of_hosts.values()], IDLE_SECONDS)
         self._machines = {
             name: each.ask(description.describe, each.engine) for name, each in of_hosts.items()
@@ -109,6 +112,14 @@ class HostsSite(Site):
             # A firewall may let nothing but the measured port pass.
             with contextlib.suppress(HostFailedError):
                 self._received[each.host] = receivers(self.server, each, self.address)
+
+    def _measured_beside(self, host: str) -> set[int]:
+        """Return the measured CPUs of a host's machine, which other hosts may share."""
+        measured: set[int] = set()
+        for name in (name for name, boot in self._boots.items() if boot == self._boots[host]):
+            for role in self._roles(name):
+                measured |= {*(self._ends.server_cpus if role == "server" else self._ends.client_cpus)}
+        return measured
 
     def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
         of_hosts = super().samples(ready)
@@ -168,6 +179,7 @@ class HostsSite(Site):
                     "roles": list(each.roles),
                     "clock_ahead_ns": each.clock_ahead_ns,
                     "clock_error_ns": each.clock_error_ns,
+                    "agent_cpus": self._agent_cpus[each.host],
                     "idle": asdict(self._idle[each.host]),
                     "machine": self._machines[each.host],
                 }
@@ -180,12 +192,12 @@ class HostsSite(Site):
 
         return f"{client.host} does not reach {address}: {down_or_dropped(self.server, address)}"
 
-    def warnings(self, server_cpus: Collection[int], client_cpus: Collection[int]) -> list[str]:
+    def warnings(self) -> list[str]:
         found = [warning for host, idle in self._idle.items() if (warning := idle.warning(host))]
         for host, (of_server, of_load) in self._received.items():
             for place, received, measured, what in (
-                (self.server.host, of_server, server_cpus, "the server"),
-                (host, of_load, client_cpus, "the load"),
+                (self.server.host, of_server, self._ends.server_cpus, "the server"),
+                (host, of_load, self._ends.client_cpus, "the load"),
             ):
                 if received.cpu in measured:
                     found.append(

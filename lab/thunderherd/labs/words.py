@@ -21,12 +21,15 @@ OPTION = "--lab"
 class Ends:
     """The hosts of both sides; without any, both are on this machine.
 
-    `running` are the hosts in the URLs of running servers, to which loads may be sent, too.
+    `running` are the hosts in the URLs of running servers, to which loads may be sent, too. The CPUs are
+    those on which the sides are measured; empty if they may use all.
     """
 
     server: HostAddress | None = None
     load: tuple[HostAddress, ...] = ()
     running: tuple[str, ...] = ()
+    server_cpus: tuple[int, ...] = ()
+    client_cpus: tuple[int, ...] = ()
     scheduler: str | None = None
     """The scheduler of a Dask cluster that somebody else has started, if the hosts are its workers."""
 

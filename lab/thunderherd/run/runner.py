@@ -55,7 +55,7 @@ from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import PASSED_CASES
-from thunderherd.trial.hosts import check_hosts, sent_at_most, warnings_of_sites
+from thunderherd.trial.hosts import check_hosts, sent_at_most
 from thunderherd.trial.outline import outline
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
@@ -215,7 +215,7 @@ class RunState:
         self.notes = [
             *recordings.not_kept(study),
             *self._warnings_of_servers(),
-            *warnings_of_sites(study, sites),
+            *(warning for site in sites.values() for warning in site.warnings()),
         ]
         self.names = [contender.name for contender in study.contenders]
 

@@ -285,7 +285,13 @@ class Lab(_Resolved):
     def ends(self) -> Ends:
         """The hosts of both sides."""
         server = None if self.server is None else parse_host(self.server)
-        return Ends(server, tuple(map(parse_host, self.load)), scheduler=self.scheduler)
+        return Ends(
+            server,
+            tuple(map(parse_host, self.load)),
+            server_cpus=self.server_cpus or (),
+            client_cpus=self.client_cpus or (),
+            scheduler=self.scheduler,
+        )
 
     @property
     def network(self) -> str:

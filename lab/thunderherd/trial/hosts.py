@@ -69,19 +69,6 @@ def lacking_there(made: Contender, side: Role) -> list[Problem]:
     return [each for each in problems if each is not None]
 
 
-def warnings_of_sites(study: Study, sites: Mapping[str, Site]) -> list[str]:
-    """Return what disturbs trials on the hosts of a study."""
-    found: list[str] = []
-    for network, site in sites.items():
-        labs = [each.lab for each in study.contenders if each.lab.network == network]
-        server, client = ({cpu for lab in labs for cpu in getattr(lab, name) or ()} for name in CPUS)
-        found += site.warnings(server, client)
-    return found
-
-
-CPUS = ("server_cpus", "client_cpus")
-
-
 def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iterator[str]:
     """Yield, for each site with hosts that are not on this machine, what they will send at most.
 

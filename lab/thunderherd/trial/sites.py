@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +11,19 @@ from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import host_of
 from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
+from thunderherd.labs.words import Ends
 from thunderherd.study.loading import Lab, Study
 
 
 @contextlib.contextmanager
-def site_of(lab: Lab, engine: Path | None = None, running: Collection[str] = ()) -> Iterator[Site]:
+def site_of(lab: Lab, engine: Path | None = None, ends: Ends | None = None) -> Iterator[Site]:
     """Make the site of a lab for the duration of the block. Main thread only.
 
-    `running` are the hosts of running servers, to which its loads may be sent, too.
+    `ends` are what all labs that share the site need; None: this lab only.
 
     Raises `UserError` with the reason if the lab is unavailable on this machine.
     """
-    ends = replace(lab.ends, running=tuple(running))
-    with KINDS[lab.kind].site(lab.settings, engine, ends) as site:
+    with KINDS[lab.kind].site(lab.settings, engine, ends or lab.ends) as site:
         yield site
 
 
@@ -35,7 +35,7 @@ def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, 
         sites: dict[str, Site] = {}
         for network, lab in labs.items():
             try:
-                sites[network] = made.enter_context(site_of(lab, engine, _running(study, network)))
+                sites[network] = made.enter_context(site_of(lab, engine, _ends(study, lab)))
             except UserError as error:
                 problems = [
                     replace(
@@ -47,7 +47,13 @@ def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, 
         yield sites
 
 
-def _running(study: Study, network: str) -> list[str]:
-    """Return the hosts of the running servers that a study measures in a lab."""
-    own = [each.own_server for each in study.contenders if each.lab.network == network]
-    return list(dict.fromkeys(host_of(each.address) for each in own if each and each.address))
+def _ends(study: Study, lab: Lab) -> Ends:
+    """Return the hosts of a lab, with the running servers and the CPUs of all contenders in its network."""
+    there = [each for each in study.contenders if each.lab.network == lab.network]
+    running = [each.own_server.address for each in there if each.own_server and each.own_server.address]
+    return replace(
+        lab.ends,
+        running=tuple(dict.fromkeys(map(host_of, running))),
+        server_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.server_cpus})),
+        client_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.client_cpus})),
+    )

@@ -18,6 +18,7 @@ from thunderherd.trial.observation import TOO_BUSY
 NETWORK = "10.231.{number}"
 """Networks of tests; `number` is that of the process, so that two runs do not meet."""
 LETTERS = "abc"
+AGENT = b"thunderherd.hosts.agent"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ class Network:
         """Return the processes in these namespaces."""
         found = [ip("netns", "pids", name).split() for name in self.names]
         return [int(pid) for pids in found for pid in pids]
+
+    def agents(self, name: str) -> list[int]:
+        """Return the agents in a namespace."""
+        namespace = Path(f"/run/netns/{name}").stat().st_ino
+        found = []
+        for pid in self.processes():
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if AGENT in words and Path(f"/proc/{pid}/ns/net").stat().st_ino == namespace:
+                found.append(pid)
+        return found
 
 
 def ip(*words: str) -> str:
