@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,19 @@ from made.refusals import refused
 from typer.testing import CliRunner
 
 from thunderherd.cli.main import app
-from thunderherd.engine.client import Server, start_load
+from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.engine.places.executable import find_engine
 from thunderherd.errors import UserError
 from thunderherd.hosts import idle
 from thunderherd.hosts.addresses import HostAddress, parse_host
 from thunderherd.hosts.agent import check_command
 from thunderherd.hosts.cluster import Cluster
+from thunderherd.labs.remote import HostsSite
 from thunderherd.records.directory import load
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
+from thunderherd.show.tables.limits import limits_table
+from thunderherd.study.loading import load_study
 from thunderherd.trial.hosts import check_hosts, sent_at_most
 from thunderherd.trial.sites import sites_of
 
@@ -126,6 +130,32 @@ def cpus_of_agent(network: Network, name: str) -> set[int]:
     (agent,) = network.agents(name)
     threads = [int(each.name) for each in Path(f"/proc/{agent}/task").iterdir()]
     return {cpu for each in threads for cpu in os.sched_getaffinity(each)}
+
+
+def test_the_limits_of_every_machine_are_measured_once(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, *others = (f"netns:{each}" for each in network.names)
+    study_of(tmp_path, network)
+    path = tmp_path / "hosts.toml"
+    path.write_text(path.read_text().replace('limits = "0"', 'limits = "100ms"'))
+    study = load_study(str(path), "quick", (), catalogue())
+    run_study(study, tmp_path / "one", seed=1, show=PlainProgress(io.StringIO()))
+    assert [*load(tmp_path / "one").summary.limits_of_hosts] == [server], "all are on this machine"
+
+    real = HostsSite.hosts
+    monkeypatch.setattr(
+        HostsSite, "hosts", lambda site: tuple(replace(each, boot=each.host) for each in real(site))
+    )
+    run_study(study, tmp_path / "three", seed=1, show=PlainProgress(io.StringIO()))
+    summary = load(tmp_path / "three").summary
+    assert [*summary.limits_of_hosts] == [server, *others]
+    assert summary.limits is not None and summary.limits == summary.limits_of_hosts[server]
+    rows = limits_table(summary.limits, summary.limits_of_hosts).rows
+    assert {each.cells[0].value for each in rows} == {server, *others}
+    (tmp_path / "three" / "summary.json").unlink()
+    again = run_study(study, tmp_path / "three", seed=1, resume=True, show=PlainProgress(io.StringIO()))
+    assert again.limits_of_hosts == summary.limits_of_hosts, "they were kept"
 
 
 def test_an_agent_that_uses_too_much_is_a_note_of_the_run(

@@ -23,7 +23,14 @@ from thunderherd.engine.line_base import Place
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.machine import noise
 from thunderherd.machine.noise import NoiseLimits
-from thunderherd.records.limits import LimitFigure, LimitReason, LimitsNoise, MachineLimits, Unit
+from thunderherd.records.limits import (
+    LimitFigure,
+    LimitReason,
+    LimitsHost,
+    LimitsNoise,
+    MachineLimits,
+    Unit,
+)
 
 CONFIDENCE = 0.95
 
@@ -199,3 +206,19 @@ def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLim
     found = machine_limits((limit_line(each) for each in texts if each not in own), listed)
     meanwhile = LimitsNoise.model_validate_json(own[-1]) if own else None
     return found.model_copy(update={"noise": meanwhile})
+
+
+def limits_by_host(lines: Iterable[str], listed: Iterable[Limit], server: str) -> dict[str, MachineLimits]:
+    """Return the limits of each host of `limits.jsonl`; those of the server's come first, under `server`.
+
+    Raises as `limits_of_lines` does.
+    """
+    of_host: dict[str, list[str]] = {server: []}
+    own = of_host[server]
+    for line in lines:
+        if LimitsHost.is_line(line):
+            own = of_host.setdefault(LimitsHost.model_validate_json(line).host, [])
+        else:
+            own.append(line)
+    known = list(listed)
+    return {host: limits_of_lines(each, known) for host, each in of_host.items()}

@@ -68,7 +68,7 @@ NOISE_LINE: Literal["limits_noise"] = "limits_noise"
 class LimitsNoise(_Record):
     """Other activity of the machine during the measurement of its limits.
 
-    This is the last line of `limits.jsonl`; the lab writes it, all other lines come from the engine.
+    This is the last line of a machine in `limits.jsonl`; the lab writes it, the others come from the engine.
     """
 
     line: Literal["limits_noise"] = Field(
@@ -95,6 +95,23 @@ class LimitsNoise(_Record):
     def is_line(text: str) -> bool:
         """True if a line of `limits.jsonl` is this one."""
         return text.startswith(f'{{"line":"{NOISE_LINE}"')
+
+
+HOST_LINE: Literal["limits_host"] = "limits_host"
+
+
+class LimitsHost(_Record):
+    """The host whose lines of `limits.jsonl` follow. The first lines are those of the server's host."""
+
+    line: Literal["limits_host"] = Field(
+        default=HOST_LINE, description="marks this line among those of the engine"
+    )
+    host: str = Field(description="the host of the load, as studies name it")
+
+    @staticmethod
+    def is_line(text: str) -> bool:
+        """True if a line of `limits.jsonl` is this one."""
+        return text.startswith(f'{{"line":"{HOST_LINE}"')
 
 
 class MachineLimits(_Record):

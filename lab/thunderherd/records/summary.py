@@ -513,7 +513,13 @@ class Summary(Record):
         description="what the run was measured on: machine, kernel, settings, tools; null values have "
         "their reasons in `unavailable`"
     )
-    limits: MachineLimits | None = Field(default=None, description="the machine limits. Null: not measured")
+    limits: MachineLimits | None = Field(
+        default=None, description="the machine limits, of the server's host. Null: not measured"
+    )
+    limits_of_hosts: dict[str, MachineLimits] = Field(
+        default_factory=dict,
+        description="the same of one host of each machine. Empty: both sides were on this machine",
+    )
     bounds: list[BoundSummary] = Field(
         default_factory=list, description="how near the best results are to what the machine limits allow"
     )

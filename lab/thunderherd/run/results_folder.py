@@ -69,7 +69,7 @@ FILES = {
     TRIALS: "the raw observations: one line per trial, each a JSON object (schema: "
     "docs/generated/reference/trial.schema.json)",
     LIMITS: "the machine limits, measured before the first trial: the engine's lines; in the last "
-    "line, what else the machine did meanwhile",
+    "line, what else the machine did meanwhile. If the hosts of the load are other machines, theirs follow",
     COUNTED: "extra trials with more counters; only their counts are used",
     WITH_COUNTERS: "extra trials that measure what counting costs: those with all counters",
     WITHOUT_COUNTERS: "the same without counters, in pairs with those",

@@ -30,7 +30,7 @@ from thunderherd.judge.why.profile_files import profiling_summary
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.busy import other_runs
-from thunderherd.machine.limits import limits_of_lines, measured_lines, measuring_seconds
+from thunderherd.machine.limits import limits_by_host, measured_lines, measuring_seconds
 from thunderherd.records.directory import (
     RunDirectory,
     RunInfo,
@@ -38,7 +38,7 @@ from thunderherd.records.directory import (
     default_directory,
     is_begun,
 )
-from thunderherd.records.limits import MachineLimits
+from thunderherd.records.limits import LimitsHost, MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.run import live_view, progress, recordings
 from thunderherd.run.counted import count_run, counted, counted_so_far
@@ -55,7 +55,7 @@ from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import PASSED_CASES
-from thunderherd.trial.hosts import check_hosts, sent_at_most
+from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most
 from thunderherd.trial.outline import outline
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
@@ -209,7 +209,7 @@ class RunState:
         self.go_on = go_on
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
-        self.limits: MachineLimits | None = None
+        self.limits: dict[str, MachineLimits] = {}
         self.settled: frozenset[str] = frozenset()
         self.blocks = 0
         self.notes = [
@@ -293,36 +293,50 @@ class RunState:
         requested = [(each.valid(), each.wanted, word) for each, word in extra if each.table.is_asked_for]
         return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in requested]
 
-    def _limits(self) -> MachineLimits | None:
-        """Return the machine limits: those of the run, or measured now; None if not wanted or unavailable."""
+    def _limits(self) -> dict[str, MachineLimits]:
+        """Return the limits of the server's host, and of the other machines of the run.
+
+        They are those of the run, or measured now; empty if not wanted or unavailable.
+        """
         duration = self.study.measure.limits
         if not duration:
-            return None
+            return {}
         try:
             lines = self.directory.limits()
             if lines is None:
-                self.show.say(f"measuring machine limits (about {duration / 1e9:g} s)")
-                settings = {"duration": duration, "seed": self.seed}
-                of_server = next(iter(self.sites.values())).server
-                offered = catalogue(self.engine).limit_settings
-                lines = of_server.ask_for(
-                    measuring_seconds(settings, offered),
-                    measured_lines,
-                    cpus=_first_cpus(self.study),
-                    settings=settings,
-                    engine=of_server.engine,
-                    allowed=self.study.noise,
-                )
+                lines = self._measured_limits(duration)
                 self.directory.keep_limits(lines)
-            found = limits_of_lines(lines, catalogue(self.engine).limits)
-            if found.disturbed:
-                self.notes.append(found.disturbed)
-                self.show.say(found.disturbed)
+            server = next(iter(self.sites.values())).server.host
+            found = limits_by_host(lines, catalogue(self.engine).limits, server)
+            for host, each in found.items():
+                if each.disturbed:
+                    self.notes.append(f"{host}: {each.disturbed}" if host else each.disturbed)
+                    self.show.say(self.notes[-1])
             return found
         except (EngineError, ValueError) as error:
             self.notes.append(f"{NO_LIMITS}: {error}")
             self.show.say(self.notes[-1])
-            return None
+            return {}
+
+    def _measured_limits(self, duration: int) -> list[str]:
+        """Measure the limits on one host of each machine, that of the server first, and return all lines."""
+        settings = {"duration": duration, "seed": self.seed}
+        seconds = measuring_seconds(settings, catalogue(self.engine).limit_settings)
+        lines: list[str] = []
+        for place in places_of_machines(self.sites.values()):
+            on = f" on {place.host}" if place.host else ""
+            self.show.say(f"measuring machine limits{on} (about {duration / 1e9:g} s)")
+            if lines:
+                lines.append(LimitsHost(host=place.host).model_dump_json())
+            lines += place.ask_for(
+                seconds,
+                measured_lines,
+                cpus=None if place.host else _first_cpus(self.study),
+                settings=settings,
+                engine=place.engine,
+                allowed=self.study.noise,
+            )
+        return lines
 
     def _next_block(self) -> int | None:
         """Return the number of the block to run or finish; None at the end."""
@@ -475,7 +489,8 @@ class RunState:
                 *info.notes,
                 *(f"the run was interrupted, and resumed at {when}" for when in info.resumed),
             ],
-            limits=self.limits,
+            limits=next(iter(self.limits.values()), None),
+            limits_of_hosts={host: each for host, each in self.limits.items() if host},
         )
         extra = {
             "counting": counted_so_far(self.study, self.directory, catalogue(self.engine)),

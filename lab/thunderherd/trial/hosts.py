@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from thunderherd.engine.client import catalogue
+from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, UserError
 from thunderherd.labs.kind import Role, Site
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
@@ -67,6 +68,16 @@ def lacking_there(made: Contender, side: Role) -> list[Problem]:
         if setting is None or control != setting.default:
             problems.append(unavailable_congestion_control(control, controls.allowed, controls))
     return [each for each in problems if each is not None]
+
+
+def places_of_machines(sites: Iterable[Site]) -> list[Place]:
+    """Return a place on each machine, that of the first server first. Hosts may share a machine."""
+    found: dict[str, Place] = {}
+    for site in sites:
+        machine_of = {each.host: each.boot for each in site.hosts()}
+        for place in site.machines:
+            found.setdefault(machine_of.get(place.host, ""), place)
+    return list(found.values())
 
 
 def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iterator[str]:

@@ -92,6 +92,7 @@ def summarise(
     started: str = "",
     notes: Sequence[str] = (),
     limits: MachineLimits | None = None,
+    limits_of_hosts: Mapping[str, MachineLimits] | None = None,
 ) -> Summary:
     """Return every figure of a run, from the files on disk so far."""
     selection = selected(study, trials)
@@ -135,6 +136,7 @@ def summarise(
         ),
         machine=dict(machine),
         limits=limits,
+        limits_of_hosts=dict(limits_of_hosts or {}),
         bounds=best_of_bounds(study, contenders, limits, usable),
         without_bounds=without_bounds(study, contenders, limits, usable),
         contenders=contenders,

@@ -105,7 +105,7 @@ def run_variables(run: ReportedRun, colours: Mapping[str, str], prefix: str = ""
         "bounds": bounds_in_words(summary),
         "why": why_section(summary, directory),
         "own_parts": [(each.name, each.title, each.tables()) for each in parts_of_report(summary)],
-        "limits": limits_table(summary.limits) if summary.limits else None,
+        "limits": limits_table(summary.limits, summary.limits_of_hosts) if summary.limits else None,
         "warnings": sentences_tables.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [

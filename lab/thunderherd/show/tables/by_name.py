@@ -163,8 +163,8 @@ def _machine(summary: Summary) -> Iterator[NamedTable]:
         yield NamedTable(
             "limits",
             "Limits of the machine",
-            lambda: [limits_table(limits)],
-            lambda: data.records_data(limits.figures),
+            lambda: [limits_table(limits, summary.limits_of_hosts)],
+            lambda: data.limits_data(limits, summary.limits_of_hosts),
         )
     if noise := noise_table(summary):
         yield NamedTable("noise", TITLE, lambda: [noise], is_part=True)

@@ -5,9 +5,10 @@ Figures have all their digits. A figure that is missing is an empty field, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.metrics.table import SIDES, in_order, known_metric
+from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     PROCESS_CONTROL,
     ContenderSummary,
@@ -161,6 +162,19 @@ def records_data(found: Sequence[object], **heads: str) -> Table:
     names = type(found[0]).model_fields  # type: ignore[attr-defined]
     rows = [[getattr(each, name) for name in names] for each in found]
     return plain_table([heads.get(name, name) for name in names], rows)
+
+
+def limits_data(limits: MachineLimits, of_hosts: Mapping[str, MachineLimits]) -> Table:
+    """Makes a row for each limit; those of several hosts have the host in front."""
+    if not of_hosts:
+        return records_data(limits.figures)
+    names = type(limits.figures[0]).model_fields
+    rows = [
+        [host, *(getattr(figure, name) for name in names)]
+        for host, each in of_hosts.items()
+        for figure in each.figures
+    ]
+    return plain_table(["host", *names], rows)
 
 
 # Parts of them ----------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from thunderherd.records.limits import LimitFigure, MachineLimits
 from thunderherd.show.tables.model import Cell, Column, Row, Table
 from thunderherd.text.figures import ABSENT, capital, count, decimals, number, percent, span
@@ -11,24 +13,31 @@ UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
 SIZES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20))
 
 
-def limits_table(limits: MachineLimits) -> Table:
-    """Shows the limits in the order of the figures."""
+def limits_table(limits: MachineLimits, of_hosts: Mapping[str, MachineLimits] | None = None) -> Table:
+    """Shows the limits in the order of the figures; those of several hosts one after another."""
     columns = (
+        *([Column("Host", "name", repeats=False)] if of_hosts else []),
         Column("Limit", "name", repeats=False),
         Column("Where, size"),
         Column("Median"),
         Column("Best"),
         Column("Unit", "short"),
     )
-    rows = tuple(map(_row, limits.figures))
-    return Table("Limits of the machine", columns, rows, (legend(limits),))
+    rows = tuple(
+        _row(each, host if of_hosts else None)
+        for host, of_host in (of_hosts or {"": limits}).items()
+        for each in of_host.figures
+    )
+    legends = dict.fromkeys(map(legend, (of_hosts or {"": limits}).values()))
+    return Table("Limits of the machine", columns, rows, tuple(legends))
 
 
-def _row(each: LimitFigure) -> Row:
+def _row(each: LimitFigure, host: str | None = None) -> Row:
     unit, factor = _unit(each)
     digits = decimals([each.value / factor])
     low, high = (None if end is None else end / factor for end in (each.low, each.high))
     cells = (
+        *([] if host is None else [Cell(host)]),
         Cell(each.limit),
         Cell(PLACES[each.place] if each.bytes is None else size_in_words(each.bytes)),
         Cell(number(each.value / factor, digits), span(low, high, digits)),
