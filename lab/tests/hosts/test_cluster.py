@@ -18,7 +18,7 @@ from typing import Any, Literal
 import psutil
 import pytest
 from made.hosts.losses import lost_in_trial
-from made.hosts.network import Network, assert_measured
+from made.hosts.network import Network, assert_measured, ip
 from made.hosts.study import study_of
 from made.refusals import refused
 
@@ -264,6 +264,26 @@ def test_hosts_are_called_while_a_load_lasts(
 
 
 @pytest.mark.usefixtures("use_engine")
+def test_hosts_measure_over_ipv6(network: Network, tmp_path: Path) -> None:
+    of = {name: f"fd{os.getpid() % 256:02x}::{place}" for place, name in enumerate(network.names, start=2)}
+    server = network.names[0]
+    with contextlib.ExitStack() as added:
+        for name, address in of.items():
+            words = (f"{address}/64", "dev", "eth0")
+            try:
+                ip("-n", name, "-6", "addr", "add", *words, "nodad")
+            except subprocess.CalledProcessError as error:
+                pytest.skip(f"no address of IPv6 can be added: {error.stderr.strip()}")
+            added.callback(ip, "-n", name, "-6", "addr", "del", *words)
+        study = study_of(tmp_path, network)
+        lab = study.contenders[0].lab.model_copy(update={"server": f"netns:{server}?data={of[server]}"})
+        with site_of(lab) as site:
+            trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
+    assert_measured(trial)
+    assert trial.ready is not None and trial.ready.address.startswith(f"[{of[server]}]:")
+
+
+@pytest.mark.usefixtures("use_engine")
 def test_an_address_that_the_load_does_not_reach_is_named(network: Network, tmp_path: Path) -> None:
     server, other, _ = network.names
     nowhere = network.addresses[server].rpartition(".")[0] + ".99"
@@ -271,6 +291,5 @@ def test_an_address_that_the_load_does_not_reach_is_named(network: Network, tmp_
     lab = study.contenders[0].lab
     named = lab.model_copy(update={"server": f"netns:{server}?data={nowhere}", "load": (f"netns:{other}",)})
     (problem,) = refused(site_of(named).__enter__)
-    print(problem)
     assert problem.code == "hosts.no_path" and nowhere in problem.message and server in problem.message
     assert eventually_empty(network)
