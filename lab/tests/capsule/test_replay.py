@@ -269,6 +269,21 @@ def test_differences_of_machines_are_sorted_by_what_matters() -> None:
     assert changes(there, here) == ["CPU a, now b", "engine's hash 1, now 2"]
 
 
+def test_what_hosts_do_at_the_time_is_no_difference_of_machines() -> None:
+    def of_host(**changed: object) -> dict[str, object]:
+        host = {"clock_ahead_ns": 1, "clock_error_ns": 1, "idle": {"agent_percent": 1}}
+        machine = {"load_average": [1.0], "kernel": "6.1"}
+        machine |= {name: value for name, value in changed.items() if name in machine}
+        host |= {name: value for name, value in changed.items() if name in host}
+        return {"labs": {"server on a.b": {"hosts": {"ssh://a.b": {**host, "machine": machine}}}}}
+
+    there = of_host()
+    for volatile in ({"clock_ahead_ns": 2}, {"clock_error_ns": 2}, {"idle": {"agent_percent": 2}}):
+        assert machine_differences(there, of_host(**volatile)) == []
+    assert machine_differences(there, of_host(load_average=[2.0])) == []
+    assert len(machine_differences(there, of_host(kernel="6.2"))) == 1
+
+
 @pytest.mark.parametrize("name", ["unp-ch30", "cse232-a2", "cse638-pa02", "css503-p4", "erss-hw4"])
 def test_a_kept_study_has_the_conditions_of_its_claims(name: str) -> None:
     """Claims are judged again from what run.json keeps, such as by how much a point was made smaller."""

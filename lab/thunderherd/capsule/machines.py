@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,10 @@ LIKELY = (
 """Prefixes of names, those most likely to change results first. Other names come last."""
 ALWAYS_DIFFERENT = ("unavailable", "memory_available", "load_average", "uptime", "passed_cases", "python")
 """Prefixes of names whose differences do not affect results."""
+MACHINE_OF_HOST = re.compile(r"labs\..*\.machine\.")
+"""The prefix of the names of a host's machine."""
+OF_A_SESSION = re.compile(r"labs\..*\.(clock_ahead_ns|clock_error_ns|idle\.\w+)")
+"""Names of what is measured of a host before each run."""
 OF_ONE_MACHINE = {
     "cpu.model": "CPU",
     "cpu.usable": "usable CPUs",
@@ -39,7 +44,7 @@ def machine_differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> li
     found = [
         (name, _short(one.get(name)), _short(other.get(name)))
         for name in dict.fromkeys([*one, *other])
-        if one.get(name) != other.get(name) and not name.startswith(ALWAYS_DIFFERENT)
+        if one.get(name) != other.get(name) and not _is_always_different(name)
     ]
     return sorted(found, key=lambda each: (_place(each[0]), each[0]))
 
@@ -52,6 +57,11 @@ def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         for name, words in OF_ONE_MACHINE.items()
         if one.get(name) != other.get(name)
     ]
+
+
+def _is_always_different(name: str) -> bool:
+    of_machine = MACHINE_OF_HOST.sub("", name).startswith(ALWAYS_DIFFERENT)
+    return of_machine or OF_A_SESSION.fullmatch(name) is not None
 
 
 def _place(name: str) -> int:
