@@ -6,26 +6,21 @@ killed.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import selectors
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from thunderherd.engine.client import PROFILE_SECONDS
 from thunderherd.engine.line_base import SCHEMA
 from thunderherd.engine.lines import Latency, Life, LoadResult, Tally
 from thunderherd.engine.outputs.base import Direction
 from thunderherd.engine.outputs.parsers import LoadGeneratorOutput, UnreadableError, parsed
-from thunderherd.engine.places.channel import KILL_SECONDS
+from thunderherd.engine.places.channel import KILL_SECONDS, Channel, Environment
 from thunderherd.engine.places.executable import ENGINE_NAME
-from thunderherd.engine.places.failures import EngineError, not_started
+from thunderherd.engine.places.failures import EngineError
 from thunderherd.engine.places.place import Place, Sampling
 from thunderherd.engine.process import ending_in_words, one_line, problem_in, understand
 
@@ -84,26 +79,13 @@ class OwnLoad:
         self._workload, self._address = workload, address
         self._name = f"load {Path(command[0]).name}"
         self._output = b""
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
-        self._ended = False
         where = place or Place()
-        words = ["generate", *where.flags(cpus, user)]
+        words = where.command(["generate", *where.flags(cpus, user)], counters, sampling=sampling)
         self._end_seconds = KILL_SECONDS + (PROFILE_SECONDS if sampling else 0)
-        try:
-            self._popen = subprocess.Popen(
-                [*where.command(words, counters, sampling=sampling), "--", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                cwd=directory,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._errors.close()
-            raise LoadGeneratorError(
-                f"{self._name} cannot be started: {error.strerror}", "load_generator.not_started"
-            ) from None
+        self._channel: Channel = where.start(
+            [*words, "--", *command], control=False, directory=directory, environment=environment
+        )
+        self._ended = False
 
     def wait(self, seconds: float) -> LoadResult:
         """Return its result, or raise `LoadGeneratorError` after `seconds`. Nothing is left running."""
@@ -131,36 +113,30 @@ class OwnLoad:
 
     def _read(self, deadline: float, seconds: float) -> None:
         """Read its output to its end."""
-        assert self._popen.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._popen.stdout, selectors.EVENT_READ)
-            while True:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise LoadGeneratorError(
-                        f"{self._name} did not end within {seconds:.0f} s", "load_generator.not_ended"
-                    )
-                if selector.select(min(left, 0.1)):
-                    piece = os.read(self._popen.stdout.fileno(), 65536)
-                    if not piece:
-                        return
-                    self._output += piece
-                printed = len(self._output) + os.fstat(self._errors.fileno()).st_size
-                if printed > LARGEST_OUTPUT + LONGEST_ACCOUNT:
-                    raise LoadGeneratorError(
-                        f"{self._name} printed more than {LARGEST_OUTPUT >> 20} MiB",
-                        "load_generator.too_much_output",
-                    )
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise LoadGeneratorError(
+                    f"{self._name} did not end within {seconds:.0f} s", "load_generator.not_ended"
+                )
+            piece = self._channel.read(min(left, self._channel.look_seconds))
+            printed = len(self._output) + (self._channel.errors_size() if not piece else 0)
+            if printed > LARGEST_OUTPUT + LONGEST_ACCOUNT:
+                raise LoadGeneratorError(
+                    f"{self._name} printed more than {LARGEST_OUTPUT >> 20} MiB",
+                    "load_generator.too_much_output",
+                )
+            if piece == b"":
+                return
+            self._output += piece or b""
 
     def _life(self, deadline: float) -> Life:
         """Wait for the engine, take its line off the output, and return it."""
-        try:
-            self._popen.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        if self._channel.wait(deadline - time.monotonic()) is None:
             raise LoadGeneratorError(
                 f"{self._name} closed its output and did not end", "load_generator.not_ended"
-            ) from None
-        self._output, life = _parted(self._output, self._name)
+            )
+        self._output, life = _parted(self._output, self._name, self._channel)
         if life is None:
             raise LoadGeneratorError(
                 f"{self._name} was not started{self._note()}", "load_generator.not_started"
@@ -196,9 +172,7 @@ class OwnLoad:
 
     def _note(self) -> str:
         """Return the end of what it printed, for the end of a message."""
-        size = os.fstat(self._errors.fileno()).st_size
-        printed = os.pread(self._errors.fileno(), 4096, max(0, size - 4096)) or self._output[-4096:]
-        text = one_line(printed.decode(errors="replace"))
+        text = one_line(self._channel.errors() or self._output[-4096:].decode(errors="replace"))
         shown = "".join(each if each.isprintable() else "?" for each in text)[-LONGEST_NOTE:]
         return f": {shown}" if shown else ""
 
@@ -207,10 +181,7 @@ class OwnLoad:
         if self._ended:
             return
         self._ended = True
-        try:
-            _end(self._popen)
-        finally:
-            self._errors.close()
+        self._channel.end()
 
 
 def _latency(output: LoadGeneratorOutput) -> Latency | None:
@@ -229,10 +200,10 @@ def run_program(
     seconds: float,
     *,
     directory: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    environment: Environment | None = None,
     user: str | None = None,
     log: BinaryIO | None = None,
-    engine: Path | None = None,
+    place: Place | None = None,
 ) -> tuple[int, str]:
     """Run a program to its end; return its exit status and the end of its output. Main thread only.
 
@@ -246,84 +217,59 @@ def run_program(
     seconds
         The time after which the program is ended, with `TimeoutError`.
     directory, environment, user
-        Where it runs, with which variables, and as whom; by default, as this process.
+        Where it runs, with which variables besides those of this process, and as whom; by default, as this
+        process.
     log
         A new file for the whole output.
+    place
+        Where it runs; by default, on this machine.
 
     Raises
     ------
     EngineError
         The program cannot be started, or not be ended.
     """
-    place = Place(engine)
-    words = [*place.command(["generate", *place.flags(user=user)]), "--", *command]
-    try:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=directory,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise not_started(words[0], error) from None
+    where = place or Place()
+    words = [*where.command(["generate", *where.flags(user=user)]), "--", *command]
+    channel = where.start(words, control=False, directory=directory, environment=environment, merged=True)
     deadline, output = time.monotonic() + seconds, b""
     try:
-        assert process.stdout is not None
-        pipe = process.stdout.fileno()
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+        while (piece := channel.read(deadline - time.monotonic())) != b"":
+            if piece is None:
                 raise TimeoutError(f"{command[0]} did not end within {seconds:g} s")
-            piece = os.read(pipe, 1 << 16)
-            if not piece:
-                break
             output = (output + piece)[-LONGEST_END:]
             if log is not None:
                 log.write(piece)
                 log.flush()
         # The engine has closed its output, so it ends.
-        process.wait()
+        status = channel.wait(KILL_SECONDS)
     finally:
-        _end(process)
-    own, life = _parted(output, command[0])
-    if life is None and process.returncode >= 0:
+        channel.end()
+    own, life = _parted(output, command[0], channel)
+    if status is None:
+        raise EngineError(f"{command[0]} closed its output and did not end")
+    if life is None and status >= 0:
         _, _, why = own.decode(errors="replace").partition(f"{ENGINE_NAME}: ")
         # Two processes of the engine may complain; the first knows why.
         raise EngineError(problem_in(why.partition(f"\n{ENGINE_NAME}: ")[0]).message)
     if log is not None:
         log.seek(len(own) - len(output), os.SEEK_END)
         log.truncate()
-    return process.returncode if life is None else _exit_status(life), own.decode(errors="replace")
+    return status if life is None else _exit_status(life), own.decode(errors="replace")
 
 
-def _parted(output: bytes, name: str) -> tuple[bytes, Life | None]:
+def _parted(output: bytes, name: str, channel: Channel) -> tuple[bytes, Life | None]:
     """Part the engine's line from the output before it; None if the program was not started."""
     before, account, line = output.rpartition(ACCOUNT)
     # The line of a profile follows.
     line, end, _ = line.partition(b"\n")
     if not account or not end:
         return output, None
-    return before, understand(Life, (account + line).decode(errors="replace"), f"the life of {name}")
+    text = channel.translated((account + line).decode(errors="replace"))
+    return before, understand(Life, text, f"the life of {name}")
 
 
 def _exit_status(life: Life) -> int:
     """Return an exit status as `subprocess` has it: negative for a signal."""
     number = life.status - 128
     return -number if number in signal.valid_signals() else life.status
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the engine, and with it all processes of its command, also those in other sessions."""
-    if process.stdout is not None:
-        # If the pipe is full, the engine cannot print its line, and would not end.
-        process.stdout.close()
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_SECONDS)
-    if process.poll() is None:
-        process.kill()
-    process.wait()

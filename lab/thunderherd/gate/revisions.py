@@ -120,7 +120,7 @@ def _check_out(revision: Revision, place: Path) -> None:
     status: int | None
     try:
         status, said = run_program(
-            command, LONGEST_BUILD, directory=revision.repository, environment=_environment()
+            command, LONGEST_BUILD, directory=revision.repository, environment=_without_git()
         )
     except TimeoutError:
         status, said = None, f"not complete after {LONGEST_BUILD} s"
@@ -145,7 +145,7 @@ def _run_build(revision: Revision, build: str, folder: Path, log: Path) -> None:
     with log.open("wb") as output:
         try:
             status, _ = run_program(
-                ["sh", "-c", build], LONGEST_BUILD, directory=folder, environment=_environment(), log=output
+                ["sh", "-c", build], LONGEST_BUILD, directory=folder, environment=_without_git(), log=output
             )
         except TimeoutError:
             status = None
@@ -171,9 +171,14 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _without_git() -> dict[str, None]:
+    """Return git's own variables, which a hook or a bisect may have set, for a program that goes without them."""
+    return dict.fromkeys(name for name in os.environ if name.startswith("GIT_"))
+
+
 def _environment() -> dict[str, str]:
-    """Return the environment without git's own variables, which a hook or a bisect may have set."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    """Return the environment without these variables."""
+    return {name: value for name, value in os.environ.items() if name not in _without_git()}
 
 
 def _git(words: Sequence[str], folder: Path) -> str | None:

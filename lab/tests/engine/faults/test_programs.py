@@ -87,7 +87,7 @@ def hosts(fault: Fault, strace: Strace) -> None:
 def generates(fault: Fault, strace: Strace) -> None:
     """A program that prints a line."""
     try:
-        status, printed = run_program(["echo", "a line"], 60, engine=strace(fault, "generate"))
+        status, printed = run_program(["echo", "a line"], 60, place=Place(strace(fault, "generate")))
     except EngineError as error:
         assert not fault.all_are_served, f"{fault}: {error}"
         assert says_why(str(error), fault), f"{fault}: {error}"

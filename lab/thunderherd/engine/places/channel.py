@@ -21,6 +21,8 @@ STDERR_BYTES = 4096
 KILL_SECONDS = 12.0
 """The time between SIGTERM and SIGKILL. A supervisor waits 5 s for the end of its server, and 5 s more for
 that of what it kills. If it were killed before, nobody here would wait for the end of its server."""
+Environment = Mapping[str, str | None]
+"""Variables that differ from those of this process; None: it is not set."""
 PIECE = 1 << 16
 """The most bytes that are read at once."""
 
@@ -31,6 +33,9 @@ thread that started a process ends."""
 
 class Channel(ABC):
     """A process of this machine or another, its input and output."""
+
+    look_seconds = 0.1
+    """The longest wait for its output between two looks at its stderr."""
 
     @abstractmethod
     def write(self, data: bytes) -> None:
@@ -66,11 +71,16 @@ class Channel(ABC):
     def errors(self) -> str:
         """Return the end of its stderr; empty after `end`."""
 
+    @abstractmethod
+    def errors_size(self) -> int:
+        """Return the number of bytes of its stderr; 0 after `end`."""
+
 
 class LocalChannel(Channel):
     """A process of this machine.
 
-    Its stderr goes to an unnamed file, since a full pipe would block the process. It has a separate process
+    Its stderr goes to an unnamed file, since a full pipe would block the process, or with `merged` to its
+    output. It has a separate process
     group: Ctrl-C then reaches only Python, which ends load and server in order.
     """
 
@@ -80,7 +90,8 @@ class LocalChannel(Channel):
         *,
         control: bool,
         directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment | None = None,
+        merged: bool = False,
     ) -> None:
         if threading.current_thread() is not starter:
             raise RuntimeError(
@@ -99,10 +110,10 @@ class LocalChannel(Channel):
                 command,
                 stdin=subprocess.PIPE if control else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=subprocess.STDOUT if merged else self._errors,
                 process_group=0,
                 cwd=directory,
-                env={**os.environ, **environment} if environment else None,
+                env=_environment(environment) if environment else None,
             )
         except OSError as error:
             self._selector.close()
@@ -137,6 +148,9 @@ class LocalChannel(Channel):
 
     def end(self, *, at_once: bool = False) -> None:
         self.close_input()
+        # A process that cannot print into a full pipe would not end.
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
         try:
             if not at_once and self._popen.poll() is None:
                 self._popen.send_signal(signal.SIGTERM)
@@ -149,8 +163,6 @@ class LocalChannel(Channel):
                 self._popen.kill()
                 self._popen.wait()
             self._selector.close()
-            if self._popen.stdout is not None:
-                self._popen.stdout.close()
             self._errors.close()
 
     def errors(self) -> str:
@@ -160,3 +172,10 @@ class LocalChannel(Channel):
         descriptor = self._errors.fileno()
         start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
         return os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace")
+
+    def errors_size(self) -> int:
+        return 0 if self._errors.closed else os.fstat(self._errors.fileno()).st_size
+
+
+def _environment(changes: Environment) -> dict[str, str]:
+    return {name: value for name, value in {**os.environ, **changes}.items() if value is not None}

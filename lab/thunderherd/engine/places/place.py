@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from thunderherd.engine.places.channel import Channel, LocalChannel
+from thunderherd.engine.places.channel import Channel, Environment, LocalChannel
 from thunderherd.engine.places.executable import find_engine
+
+LARGEST_FILE = 100_000_000
+"""The largest file with requests in bytes: enough for the most rows that the engine accepts, in its longest
+lines."""
 
 Parameters = ParamSpec("Parameters")
 Fact = TypeVar("Fact")
@@ -74,10 +78,20 @@ class Place:
         *,
         control: bool,
         directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment | None = None,
+        merged: bool = False,
     ) -> Channel:
-        """Start a process. With `control`, it reads what is written to its channel. Main thread only."""
-        return LocalChannel(command, control=control, directory=directory, environment=environment)
+        """Start a process. Main thread only.
+
+        With `control`, it reads what is written to its channel. With `merged`, its stderr is part of its output.
+        """
+        return LocalChannel(
+            command, control=control, directory=directory, environment=environment, merged=merged
+        )
+
+    def file(self, path: Path) -> Path:
+        """Return where this place has a file of this machine, of at most `LARGEST_FILE` bytes."""
+        return path
 
     def ask(
         self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Setting, TextSetting
+from thunderherd.engine.places.place import LARGEST_FILE
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.files import read_bytes
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
-
-LARGEST_FILE = 100_000_000
-"""The largest file in bytes: enough for the most rows that the engine accepts, in its longest lines."""
 
 
 def files_of(
