@@ -128,7 +128,14 @@ def measured_again(
     _check_files(study, directory)
     # The unpacked study is gone when the command has ended, so the run cannot be resumed.
     go_on = again(with_out=with_out)
-    summary = run_study(for_claims(study), out, seed=saved.run.seed, command=command, go_on=go_on)
+    summary = run_study(
+        for_claims(study),
+        out,
+        seed=saved.run.seed,
+        command=command,
+        go_on=go_on,
+        allow_commands=allow_commands,
+    )
     return summary, saved, compared(named_verdicts(saved.summary), named_verdicts(summary))
 
 

@@ -14,6 +14,7 @@ import typer
 from thunderherd.cli.options import (
     NOTHING_MEASURED,
     PROGRAM,
+    AllowCommands,
     AsJson,
     Clients,
     Lab,
@@ -84,6 +85,7 @@ def compare(
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
     scheduler: Scheduler = None,
+    allow_commands: AllowCommands = False,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -163,6 +165,7 @@ def compare(
         resume=resume,
         words=tuple(command_line()),
         conform=not no_conform,
+        allow_commands=allow_commands,
     )
     summary, run = run_comparison(request)
     if save is not None:

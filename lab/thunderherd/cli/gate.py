@@ -19,6 +19,7 @@ import typer
 from thunderherd.cli.compare import parted, percent
 from thunderherd.cli.options import (
     PROGRAM,
+    AllowCommands,
     AsJson,
     Clients,
     Lab,
@@ -169,6 +170,7 @@ def gate(
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
     scheduler: Scheduler = None,
+    allow_commands: AllowCommands = False,
     overrides: Overrides = None,
     seed: Seed = None,
     out: Out = None,
@@ -212,7 +214,7 @@ def gate(
             StudyGateRequest(
                 study=studies[0], size="quick", margin_percent=allowed, margins=tuple(typed), base=base,
                 budget=budget, fixed=fixed, seed=seed, out=out, resume=resume, words=tuple(command_line()),
-                conform=not no_conform, power=chance,
+                conform=not no_conform, allow_commands=allow_commands, power=chance,
             ),
             None if resume else partial(_tell_what_can_be_found, workload=None),
         )  # fmt: skip
@@ -228,7 +230,7 @@ def gate(
             criteria=tuple(typed or [_criterion(name, allowed) for name in USUAL_METRICS]),
             lab=tuple(chosen_labs(lab, user, server, load_hosts, scheduler)), budget=budget or USUAL_BUDGET,
             fixed=tuple(overrides or ()), seed=seed, out=out, resume=resume, words=tuple(command_line()),
-            conform=not no_conform, power=chance,
+            conform=not no_conform, allow_commands=allow_commands, power=chance,
         )  # fmt: skip
         if calibrate is not None:
             return _calibrate(request, calibrate, chance, as_json=as_json)

@@ -71,6 +71,14 @@ Scheduler = Annotated[
         "server, load-0, load-1 ... are the hosts, unless --server and --load name others (default: none).",
     ),
 ]
+AllowCommands = Annotated[
+    bool,
+    typer.Option(
+        "--allow-commands",
+        help="Run commands of the study on other hosts, or of a study in another user's folder (default: "
+        "refuse).",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

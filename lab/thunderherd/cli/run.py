@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.cli.options import (
+    AllowCommands,
     Lab,
     LoadHosts,
     NoConform,
@@ -61,13 +62,7 @@ def run(
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
     scheduler: Scheduler = None,
-    allow_commands: Annotated[
-        bool,
-        typer.Option(
-            "--allow-commands",
-            help="Run the commands of a study in another user's folder (default: refuse).",
-        ),
-    ] = False,
+    allow_commands: AllowCommands = False,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Sample call stacks in extra trials (default: as in the study)."),
@@ -142,7 +137,14 @@ def run(
     from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)
-    summary = _run(resolved, directory, seed, resume=resume, conform=not no_conform)
+    summary = _run(
+        resolved,
+        directory,
+        seed,
+        resume=resume,
+        conform=not no_conform,
+        allow_commands=allow_commands,
+    )
     console = make_console()
     report = None
     try:
@@ -228,6 +230,7 @@ def _run(
     *,
     resume: bool,
     conform: bool = True,
+    allow_commands: bool = False,
     go_on: tuple[str, ...] = (),
 ) -> Summary:
     from thunderherd.claims.claim_file import load_source
@@ -246,6 +249,7 @@ def _run(
         command=command_line(),
         go_on=go_on,
         conform=conform,
+        allow_commands=allow_commands,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from thunderherd.cli.options import (
+    AllowCommands,
     Lab,
     LoadHosts,
     NoConform,
@@ -80,6 +81,7 @@ def crossover(
     user: RunsAs = None,
     server: ServerHost = None,
     scheduler: Scheduler = None,
+    allow_commands: AllowCommands = False,
     study: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +151,7 @@ def crossover(
         resume=resume,
         words=tuple(command_line()),
         conform=not no_conform,
+        allow_commands=allow_commands,
     )
     return find_crossover(request)
 
@@ -203,6 +206,7 @@ def knee(
     server: ServerHost = None,
     load_hosts: LoadHosts = None,
     scheduler: Scheduler = None,
+    allow_commands: AllowCommands = False,
     duration: Annotated[
         str | None,
         typer.Option(
@@ -261,5 +265,6 @@ def knee(
         resume=resume,
         words=tuple(command_line()),
         conform=not no_conform,
+        allow_commands=allow_commands,
     )
     return find_knees(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from thunderherd.engine.conform_lines import ConformCase
 from thunderherd.engine.conformance import cases_of
 from thunderherd.engine.places.failures import EngineError
 from thunderherd.errors import Problem, UserError
+from thunderherd.labs.kind import Site
 from thunderherd.study.file.placeholders import DIR, filled
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.own_programs import PATH
@@ -42,9 +44,14 @@ def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[Con
 
 
 def check_servers(
-    study: Study, say: Callable[[str], None], unfit: dict[str, Problem] | None = None
+    study: Study,
+    sites: Mapping[str, Site],
+    say: Callable[[str], None],
+    unfit: dict[str, Problem] | None = None,
 ) -> dict[str, list[int]]:
     """Run the needed cases against each server that is not ours; return their numbers, by contender.
+
+    A server of a host is checked there, and others are on this machine.
 
     A load generator that is not ours speaks its own protocol, so its server is not checked. Raise `UserError`
     for the first server that does not start, or case that fails. If the engine has no room for a server now,
@@ -52,7 +59,7 @@ def check_servers(
     receives the problem instead, by the contender's name.
     """
     passed: dict[str, list[int]] = {}
-    for subject, contenders in _servers(study).items():
+    for subject, contenders in _servers(study, sites).items():
         known = cases_of(subject.workload)
         needed = {case.number for each in contenders for case in needed_cases(each, known)}
         name = contenders[0].base
@@ -89,36 +96,34 @@ def _conformance(subject: Subject, numbers: tuple[int, ...]) -> Conformance:
     return conformance(subject, numbers=numbers, plain=True, any_status=True)
 
 
-def _servers(study: Study) -> dict[Subject, list[Contender]]:
+def _servers(study: Study, sites: Mapping[str, Site]) -> dict[Subject, list[Contender]]:
     """Return the servers that are not ours, each with the contenders that it serves."""
     found: dict[Subject, list[Contender]] = {}
-    for subject, contender in _each_server(study):
+    for subject, contender in _each_server(study, sites):
         found.setdefault(subject, []).append(contender)
     return found
 
 
-def _each_server(study: Study) -> Iterator[tuple[Subject, Contender]]:
+def _each_server(study: Study, sites: Mapping[str, Site]) -> Iterator[tuple[Subject, Contender]]:
     for each in study.contenders:
         server = each.own_server
         if server is None or each.load.generator is not None:
             continue
         path = each.load.settings.get(PATH)
-        values = each.load.placeholders
+        values, site = each.load.placeholders, sites[each.lab.network]
         server = server.model_copy(update={"command": tuple(filled(word, values) for word in server.command)})
         typed = server.url or _as_typed(server.command)
-        yield (
-            Subject(
-                typed,
-                each.workload,
-                "url" if server.url else "command",
-                server.address or "",
-                str(path) if path else None,
-                server,
-                tuple(_used(values, server).items()),
-                each.lab.user,
-            ),
-            each,
+        subject = Subject(
+            typed,
+            each.workload,
+            "url" if server.url else "command",
+            server.address or "",
+            str(path) if path else None,
+            server,
+            tuple(_used(values, server).items()),
+            each.lab.user,
         )
+        yield replace(subject, listen=site.listen, place=site.server) if site.hosts() else subject, each
 
 
 def _used(values: Mapping[str, str], server: OwnProgram) -> dict[str, str]:

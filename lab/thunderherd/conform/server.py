@@ -6,12 +6,12 @@ import contextlib
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.engine.client import OwnServer, Server
+from thunderherd.engine.client import OwnServer, Place, Server
 from thunderherd.errors import UserError
 from thunderherd.labs import loopback
 from thunderherd.study.file.placeholders import PORT
@@ -53,10 +53,14 @@ class Subject:
     """The placeholders of a load's settings, and their values, for the files and variables of a command."""
     user: str | None = None
     """The user that it runs as. None: the one who runs this program."""
+    listen: str = loopback.KIND.listen
+    """Where a command listens, with a port of the kernel's choice."""
+    place: Place = field(default_factory=Place, compare=False)
+    """Where the server runs, and the clients of its cases."""
 
     def __hash__(self) -> int:
         """The server is no part: it has a dictionary."""
-        return hash((self.typed, self.workload, self.address, self.path))
+        return hash((self.typed, self.workload, self.address, self.path, self.listen))
 
     @property
     def is_started(self) -> bool:
@@ -73,7 +77,7 @@ class Subject:
             elif self.kind == "command":
                 assert self.server is not None, "a command has its words"
                 made = held.enter_context(
-                    filled_in(self.server, loopback.KIND.listen, dict(self.placeholders), self.user)
+                    filled_in(self.server, self.listen, dict(self.placeholders), self.user, self.place)
                 )
                 server = OwnServer(
                     made.command,
@@ -83,9 +87,10 @@ class Subject:
                     directory=self.server.directory,
                     environment=made.environment,
                     user=self.user,
+                    place=self.place,
                 )
             else:
-                server = OwnServer(name=self.typed, address=self.address)
+                server = OwnServer(name=self.typed, address=self.address, place=self.place)
             held.enter_context(server)
             yield server
 

@@ -97,6 +97,7 @@ def _run_until_failure(run: _Run, subject: Subject, conforming: Conforming) -> N
         lines = conforming.run(
             server.ready.address,
             [*run.left],
+            place=subject.place,
             stop=stop if subject.is_started else None,
             until_failure=subject.is_started,
         )

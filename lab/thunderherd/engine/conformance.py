@@ -42,23 +42,23 @@ class Conforming:
         *,
         stop: Callable[[], str | None] | None,
         until_failure: bool,
-        engine: Path | None = None,
+        place: Place | None = None,
     ) -> Iterator[Conformed]:
-        """Run the cases of these numbers, and yield each as it ends. Main thread only.
+        """Run the cases of these numbers at a place, and yield each as it ends. Main thread only.
 
         A case that needs the server to be stopped calls `stop`, which returns what was wrong, or None.
         With `until_failure`, end after the first case that failed. Raise `EngineError` if the engine fails.
         """
-        place = Place(engine)
+        where = place or Place()
         words = [
             "conform", self.workload, "--connect", address, "--json",
             "--case", ",".join(map(str, cases)), "--seed", str(self.seed),
-            "--timeout", f"{round(1000 * self.patience)}ms",
+            "--timeout", f"{round(1000 * self.patience)}ms", *where.load_flags(),
             *(["--path", self.path] if self.path else []), *(["--control"] if stop else []),
             *(["--until-failure"] if until_failure else []), *(["--plain"] if self.plain else []),
             *(["--any-status"] if self.any_status else []),
         ]  # fmt: skip
-        process = EngineProcess(place.start(place.command(words), control=stop is not None), "the cases")
+        process = EngineProcess(where.start(where.command(words), control=stop is not None), "the cases")
         try:
             ended = 0
             while ended < len(cases):

@@ -172,7 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _without_git() -> dict[str, None]:
-    """Return git's own variables, which a hook or a bisect may have set, for a program that goes without them."""
+    """Return git's own variables, which a hook or a bisect may have set, as those that are not set."""
     return dict.fromkeys(name for name in os.environ if name.startswith("GIT_"))
 
 

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import hashlib
 import ipaddress
 import json
 import os
@@ -30,6 +31,8 @@ from thunderherd.engine.places import channel
 from thunderherd.engine.places.channel import Channel, LocalChannel
 from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.failures import EngineError
+from thunderherd.engine.places.place import LARGEST_FILE
+from thunderherd.engine.places.programs import Allowed
 from thunderherd.errors import UserError
 from thunderherd.files import temporary_folder
 from thunderherd.hosts.addresses import TLS, WORKER, host_of, parse_host, parse_scheduler
@@ -49,8 +52,10 @@ AGAIN_SECONDS = 1.0
 """The time between two attempts."""
 CONNECT = "--connect"
 """The option of the engine with the target of a load."""
-ALLOWED = ("serve", "load", "limits")
+STARTED = ("serve", "load", "limits", "conform", "host", "generate")
 """The commands of the engine that an agent starts."""
+SENDING, RUNNING = ("load", "conform"), ("host", "generate")
+"""Those of them that send to a target, and those that run a program."""
 AROUND = ("count", "profile")
 """The commands of the engine that run one of these, after `--`."""
 USABLE = os.sched_getaffinity(0)
@@ -126,7 +131,9 @@ class Agent:
         self._worker: Any = get_worker()
         self._key = self._worker.get_current_task()
         self._driver = self._driver_name = ""
-        self._targets: frozenset[str] = frozenset()
+        self._allowed = Allowed()
+        self._files = contextlib.ExitStack()
+        self._folder: Path | None = None
         self._channels: dict[int, Channel] = {}
         self._started = 0
         self.called = time.monotonic()
@@ -155,9 +162,9 @@ class Agent:
         return sorted(own)
 
     @outcome
-    def allow(self, targets: Collection[str]) -> None:
-        """Allow loads to be sent to these addresses, which have no port, and to no others."""
-        self._targets = frozenset(targets)
+    def allow(self, allowed: Allowed) -> None:
+        """Say what this agent may send to and start; nothing else."""
+        self._allowed = allowed
 
     @outcome
     def clock(self) -> int:
@@ -171,12 +178,35 @@ class Agent:
             return fact(*args, **kwargs)
 
     @outcome
-    def start(self, command: Sequence[str], control: bool) -> int:
+    def put(self, name: str, sha256: str, at: int, piece: bytes, is_last: bool) -> str:
+        """Write a piece of a file into a folder that ends with this agent; return the path of the file."""
+        if self._folder is None:
+            self._folder = self._files.enter_context(temporary_folder(Path(self._worker.local_directory)))
+        path = self._folder / f"{sha256[:12]}-{Path(name).name}"
+        with path.open("ab" if at else "wb") as file:
+            if file.tell() != at or at + len(piece) > LARGEST_FILE:
+                raise UserError(f"no piece of {name} belongs at byte {at}", code="hosts.file_damaged")
+            file.write(piece)
+        if is_last and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            raise UserError(f"{name} was changed on its way to the host", code="hosts.file_damaged")
+        return str(path)
+
+    @outcome
+    def start(
+        self,
+        command: Sequence[str],
+        control: bool,
+        directory: Path | None,
+        environment: Mapping[str, str],
+        merged: bool,
+    ) -> int:
         """Start a process of the engine; return its number."""
-        check_command(command, self._targets)
+        check_command(command, self._allowed, directory, environment)
         self._started += 1
         with on_all_cpus():
-            self._channels[self._started] = LocalChannel(command, control=control)
+            self._channels[self._started] = LocalChannel(
+                command, control=control, directory=directory, environment=environment, merged=merged
+            )
         return self._started
 
     @outcome
@@ -203,6 +233,11 @@ class Agent:
     def errors(self, number: int) -> str:
         """Return the end of a process's stderr."""
         return self._channel(number).errors()
+
+    @outcome
+    def errors_size(self, number: int) -> int:
+        """Return the number of bytes of a process's stderr."""
+        return self._channel(number).errors_size()
 
     @outcome
     def end(self, number: int, at_once: bool) -> None:
@@ -232,6 +267,8 @@ class Agent:
                     for each in self._channels.values():
                         each.end(at_once=True)
                     self._channels.clear()
+                if not is_held:
+                    self._files.close()
 
 
 def run_on(cpus: Collection[int]) -> None:
@@ -252,23 +289,32 @@ def on_all_cpus() -> Iterator[None]:
         os.sched_setaffinity(0, own)
 
 
-def check_command(command: Sequence[str], targets: Collection[str]) -> None:
+def check_command(
+    command: Sequence[str],
+    allowed: Allowed,
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Raise `UserError` if a command is not one that an agent may start, or sends to another target."""
     words = list(command[1:])
     if words[:1] and words[0] in AROUND and "--" in words:
         words = words[words.index("--") + 1 :]
-    if command[:1] != [str(find_engine())] or words[:1] == [] or words[0] not in ALLOWED:
+    if command[:1] != [str(find_engine())] or words[:1] == [] or words[0] not in STARTED:
         raise UserError(
-            f"an agent starts only {', '.join(ALLOWED)} of its engine, not {' '.join(command[:2])!r}",
+            f"an agent starts only {', '.join(STARTED)} of its engine, not {' '.join(command[:2])!r}",
             code="hosts.command",
         )
     given = [after for word, after in pairwise(words) if word == CONNECT]
-    if words[0] == "load" and (len(given) != 1 or host_of(given[0]) not in targets):
+    targets = allowed.targets
+    if words[0] in SENDING and (len(given) != 1 or host_of(given[0]) not in targets):
         raise UserError(
             f"an agent sends only to the server of its study ({', '.join(sorted(targets)) or 'none'}), not "
             f"to {', '.join(given) or 'the usual address'}",
             code="hosts.target",
         )
+    program = words[words.index("--") + 1 :] if "--" in words and words[0] in RUNNING else []
+    if program or directory or environment or (words[0] in RUNNING and "--running" not in words):
+        allowed.check_program(program, directory, environment or {})
 
 
 async def work(options: Mapping[str, Any], ended: asyncio.Future[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import socket
@@ -13,11 +14,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from thunderherd.engine.places.channel import Channel
+from thunderherd.engine.places.channel import Channel, Environment
 from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.failures import EngineError
-from thunderherd.engine.places.place import Fact, Parameters, Place
+from thunderherd.engine.places.place import LARGEST_FILE, Fact, Parameters, Place
+from thunderherd.engine.places.programs import Allowed, Program
 from thunderherd.errors import UserError
+from thunderherd.files import read_bytes
 from thunderherd.hosts.addresses import HostAddress
 from thunderherd.hosts.agent import ABANDONED_SECONDS
 from thunderherd.hosts.links import LOOPBACK
@@ -39,6 +42,8 @@ RELEASE_SECONDS = 3.0
 """The time in which a worker is free again after a run."""
 TOKEN, DRIVER = token_hex(8), f"process {os.getpid()} on {socket.gethostname()}"
 """This process, and its name for other runs that want the same hosts."""
+PIECE = 1 << 20
+"""The most bytes of a file in a call."""
 READINGS = re.compile(r'"((?:\w+_)?monotonic_ns|counted_from_ns|counted_to_ns|read_ns)":(\d+)')
 """Readings of CLOCK_MONOTONIC in a line of the engine."""
 
@@ -68,6 +73,8 @@ class Host:
     lost: str = ""
     measured: frozenset[int] = frozenset()
     """The CPUs that its agent keeps off."""
+    files: dict[Path, Path] = field(default_factory=dict)
+    """The files of this machine that its agent has, and where."""
     called: float = 0.0
     clock: Clock = field(default_factory=Clock)
 
@@ -88,7 +95,8 @@ class Cluster:
     """The hosts of a run, while the `with` block lasts. Main thread only.
 
     They are workers of a scheduler that somebody else has started; without one, this process starts all.
-    Loads may be sent to the first host, and to `targets`; if these are None, to all hosts.
+    Loads may be sent to the first host, and to `targets`; if these are None, to all hosts. `programs` may be
+    started on their hosts.
 
     Raises `UserError` if a host cannot be reached, has another version of the program, or is in use.
     """
@@ -98,9 +106,10 @@ class Cluster:
         addresses: Sequence[HostAddress],
         scheduler: str | None = None,
         targets: Collection[str] | None = None,
+        programs: Collection[tuple[HostAddress, Program]] = (),
     ) -> None:
         self.addresses = list(dict.fromkeys(addresses))
-        self._targets = targets
+        self._targets, self._programs = targets, programs
         self.hosts = {address: Host(address) for address in self.addresses}
         self.way = OthersScheduler(scheduler) if scheduler else OwnScheduler(self.addresses)
         self._held = contextlib.ExitStack()
@@ -164,12 +173,14 @@ class Cluster:
         host.clock = self.clock(host)
 
     def _prepare(self, host: Host) -> None:
-        """Tell an agent where loads may be sent, and which CPUs are measured."""
+        """Tell an agent where loads may be sent, what it may start, and which CPUs are measured."""
         first = self.hosts[self.addresses[0]]
         servers = [first] if self._targets is not None else [*self.hosts.values()]
         found = [address for each in servers for address in each.addresses]
         own = [LOOPBACK] if host in servers else []
-        self.call(host, "allow", [*dict.fromkeys([*found, *own, *(self._targets or ())])], of_all=False)
+        targets = frozenset([*found, *own, *(self._targets or ())])
+        programs = frozenset(each for address, each in self._programs if address == host.address)
+        self.call(host, "allow", Allowed(targets, programs), of_all=False)
         self.call(host, "keep_off", host.measured, of_all=False)
 
     def _put_agent(self, host: Host) -> None:
@@ -192,7 +203,7 @@ class Cluster:
         # It belongs to this client, even if the process has several.
         with client.as_current():
             host.actor = Actor(Agent, host.worker, host.held.key)
-        host.lost = ""
+        host.lost, host.files = "", {}
 
     def clock(self, host: Host, pings: int = PINGS) -> Clock:
         """Compare a host's clock with this machine's."""
@@ -300,10 +311,22 @@ class HostPlace(Place):
         *,
         control: bool,
         directory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        environment: Environment | None = None,
+        merged: bool = False,
     ) -> Channel:
-        assert directory is None and environment is None, "an agent starts the engine only"
-        return HostChannel(self._cluster, self.there, command, control)
+        how = (control, directory, environment or {}, merged)
+        return HostChannel(self._cluster, self.there, command, *how)
+
+    def file(self, path: Path) -> Path:
+        known = self.there.files
+        if path not in known:
+            content = read_bytes(path, LARGEST_FILE)
+            about, length = (path.name, hashlib.sha256(content).hexdigest()), len(content)
+            for at in range(0, length or 1, PIECE):
+                piece, is_last = content[at : at + PIECE], at + PIECE >= length
+                there = self._cluster.call(self.there, "put", *about, at, piece, is_last)
+            known[path] = Path(there)
+        return known[path]
 
     def time_there(self, here_ns: int) -> int:
         return here_ns + self.there.clock.ahead_ns
@@ -338,9 +361,13 @@ class HostPlace(Place):
 class HostChannel(Channel):
     """A process of a host."""
 
-    def __init__(self, cluster: Cluster, host: Host, command: Sequence[str], control: bool) -> None:
+    look_seconds = SLICE_SECONDS
+
+    def __init__(
+        self, cluster: Cluster, host: Host, command: Sequence[str], control: bool, *more: object
+    ) -> None:
         self._cluster, self._host, self._control = cluster, host, control
-        self._number: int | None = self._call("start", list(command), control)
+        self._number: int | None = self._call("start", list(command), control, *more)
 
     def _call(self, method: str, *args: Any, of_all: bool = True) -> Any:
         return self._cluster.call(self._host, method, *args, of_all=of_all)
@@ -382,6 +409,9 @@ class HostChannel(Channel):
         with contextlib.suppress(HostLostError):
             return str(self._call("errors", self._number, of_all=False))
         return ""
+
+    def errors_size(self) -> int:
+        return 0 if self._number is None else int(self._call("errors_size", self._number))
 
     def translated(self, line: str) -> str:
         ahead = self._host.clock.ahead_ns

@@ -65,7 +65,7 @@ class Hosts(Kind):
 
         here = parse_host(THIS)
         server, load = ends.server or here, ends.load or (here,)
-        with Cluster([server, *load], ends.scheduler, ends.running) as cluster:
+        with Cluster([server, *load], ends.scheduler, ends.running, ends.programs) as cluster:
             places = [cluster.place(each) for each in (server, *load)]
             path = data_path(places[0], places[1:])
             yield HostsSite(self, ends, cluster, places, path)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from thunderherd.engine.places.programs import Program
 from thunderherd.hosts.addresses import THIS, HostAddress
 from thunderherd.toml.file import show
 from thunderherd.toml.quantities import BIT_RATE, COUNT, SHARE, TIME, NoQuantity, NotWhole, NoUnit, Quantity
@@ -21,17 +22,23 @@ OPTION = "--lab"
 class Ends:
     """The hosts of both sides; without any, both are on this machine.
 
-    `running` are the hosts in the URLs of running servers, to which loads may be sent, too. The CPUs are
-    those on which the sides are measured; empty if they may use all.
+    `running` are the hosts in the URLs of running servers, to which loads may be sent, too. `programs` may be
+    started, each on its host. The CPUs are those on which the sides are measured; empty if they may use all.
     """
 
     server: HostAddress | None = None
     load: tuple[HostAddress, ...] = ()
     running: tuple[str, ...] = ()
+    programs: tuple[tuple[HostAddress, Program], ...] = ()
     server_cpus: tuple[int, ...] = ()
     client_cpus: tuple[int, ...] = ()
     scheduler: str | None = None
     """The scheduler of a Dask cluster that somebody else has started, if the hosts are its workers."""
+
+    @property
+    def are_hosts(self) -> bool:
+        """True if one of the sides is on a host that is named."""
+        return bool(self.server or self.load)
 
 
 HERE = Ends()
@@ -142,7 +149,7 @@ def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | s
 def in_words(kind: str, settings: Mapping[str, int], ends: Ends = HERE) -> str:
     """Return `veth, MTU 1500, 10 Gbit/s`: all that distinguishes a lab except its CPUs."""
     parts = [kind]
-    if ends.server or ends.load:
+    if ends.are_hosts:
         load = " and ".join(each.short for each in ends.load) or THIS
         parts.append(f"server on {ends.server.short if ends.server else THIS}, load on {load}")
         if ends.scheduler:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +12,11 @@ from typing import Any
 
 from thunderherd.engine.own_load import run_program
 from thunderherd.engine.places.failures import EngineError
+from thunderherd.engine.places.place import Place
 from thunderherd.engine.process import ending_in_words, one_line
 from thunderherd.errors import Problem, UserError
 from thunderherd.files import read_bytes
+from thunderherd.labs.kind import Site
 from thunderherd.records.directory import RunInfo
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import OwnProgram
@@ -31,12 +32,15 @@ LARGEST_HASHED = 1 << 26
 """The most bytes of a file of a command that is hashed."""
 
 
-def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str, Any]:
+def prepared(
+    study: Study, unfit: dict[str, Problem] | None = None, sites: Mapping[str, Site] | None = None
+) -> dict[str, Any]:
     """Build each server and load generator that a command starts; return what a run records, by contender.
 
     These are its command, the SHA-256 of its program and of the other files that its command names, and its
     version. If its version cannot be had, `warnings` says why. A load generator has the contender's name and
-    " load". Builds run as the caller, who owns their files, and version commands as the servers do.
+    " load". Builds run as the caller, who owns their files, and version commands as the servers do. Without
+    `sites`, programs of hosts are left out.
 
     Raise `UserError` if one cannot be built or found. If its study says how to install it, `unfit` receives
     the problem instead, by the contender's name.
@@ -44,10 +48,10 @@ def prepared(study: Study, unfit: dict[str, Problem] | None = None) -> dict[str,
     found: dict[str, Any] = {}
     failed: dict[str, Problem] = {}
     built: dict[tuple[Path | None, tuple[str, ...]], UserError | None] = {}
-    for contender, name, server in _programs(study):
+    for contender, name, server, place in _programs(study, sites):
         if name not in found and name not in failed:
             try:
-                found[name] = _prepared(name, server, built, contender.lab.user)
+                found[name] = _prepared(name, server, built, contender.lab.user, place)
             except UserError as error:
                 if unfit is None or server.install is None:
                     raise
@@ -62,6 +66,7 @@ def _prepared(
     server: OwnProgram,
     built: dict[tuple[Path | None, tuple[str, ...]], UserError | None],
     user: str | None,
+    place: Place,
 ) -> dict[str, Any]:
     """Build a program unless `built` has the outcome, and return what a run records of it."""
     if server.url is not None:
@@ -78,9 +83,9 @@ def _prepared(
             raise failed
     return {
         "command": shlex.join(server.command),
-        "sha256": _hash(name, server.command[0]),
-        "files": _files(server),
-        **_version(name, server, user),
+        "sha256": place.ask(_hash, name, server.command[0]),
+        "files": place.ask(_files, server),
+        **_version(name, server, user, place),
     }
 
 
@@ -103,13 +108,18 @@ def as_begun(study: Study, info: RunInfo) -> Study:
     return study.without({name: why for name, why in absent.items() if name in names})
 
 
-def _programs(study: Study) -> Iterator[tuple[Contender, str, OwnProgram]]:
-    """Yield each server and load generator that is not ours, with its contender and its name."""
+def _programs(
+    study: Study, sites: Mapping[str, Site] | None
+) -> Iterator[tuple[Contender, str, OwnProgram, Place]]:
+    """Yield each server and load generator that is not ours, with its contender, its name and its place."""
     for contender in study.contenders:
-        if contender.own_server is not None:
-            yield contender, contender.base, contender.own_server
-        if contender.load.generator is not None:
-            yield contender, f"{contender.base} load", contender.load.generator
+        if contender.own_server is not None and contender.own_server.url is not None:
+            yield contender, contender.base, contender.own_server, Place()
+        site = (sites or {}).get(contender.lab.network)
+        for side, _, program in contender.programs if site or not contender.lab.ends.are_hosts else ():
+            name = contender.base if side == "server" else f"{contender.base} load"
+            place = Place() if site is None else site.server if side == "server" else site.clients[0]
+            yield contender, name, program, place
 
 
 DONE = ".built"
@@ -133,11 +143,11 @@ def _build(name: str, server: OwnProgram) -> None:
         (server.built / DONE).touch()
 
 
-def _version(name: str, server: OwnProgram, user: str | None) -> dict[str, Any]:
+def _version(name: str, server: OwnProgram, user: str | None, place: Place) -> dict[str, Any]:
     """Return what its version command printed, and a warning if that failed."""
     if not server.version:
         return {"version": None}
-    status, output = _run(name, "version", server.version, server, VERSION_SECONDS, user)
+    status, output = _run(name, "version", server.version, server, VERSION_SECONDS, user, place)
     warnings = {"warnings": [f"version: {ending_in_words(status)}"]} if status != 0 else {}
     return {"version": _end(output), **warnings}
 
@@ -149,6 +159,7 @@ def _run(
     server: OwnProgram,
     seconds: float,
     user: str | None = None,
+    place: Place | None = None,
 ) -> tuple[int, str]:
     """Run a command, as this user if one is given; return its exit status and the end of its output."""
     try:
@@ -156,8 +167,9 @@ def _run(
             command,
             seconds,
             directory=server.directory,
-            environment={**os.environ, **server.environment},
+            environment=server.environment,
             user=user,
+            place=place,
         )
     except TimeoutError:
         raise _failed(name, what, f"did not end within {seconds:g} s", command) from None

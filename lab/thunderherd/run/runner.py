@@ -51,6 +51,7 @@ from thunderherd.run.results_folder import write_folder
 from thunderherd.show.sentences.claims_so_far import SoFar, Telling, claims_so_far
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
+from thunderherd.study.own_programs import check_commands
 from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
@@ -88,6 +89,7 @@ def run_study(
     command: Sequence[str] = (),
     go_on: tuple[str, ...] | str = (),
     conform: bool = True,
+    allow_commands: bool = False,
     show: progress.Progress | None = None,
     telling: Telling = claims_so_far,
 ) -> Summary:
@@ -96,14 +98,17 @@ def run_study(
     With `resume`, continue the run in `directory` with the same seed and order. Ctrl-C keeps the trials,
     writes their summary, prints how to go on and raises KeyboardInterrupt. `go_on` is the command to print
     if that is not `thunderherd run ... --resume`, or the line of a command without --resume (`again`). With
-    `conform`, servers that are not ours must first pass the cases that their loads need. `telling` words how
-    far a run is that decides claims. Main thread only.
+    `conform`, servers that are not ours must first pass the cases that their loads need. With
+    `allow_commands`, commands of the study may run on other hosts. `telling` words how far a run is that
+    decides claims. Main thread only.
 
     Raises
     ------
     UserError
         The directory is taken or has a run of another study, or the engine refuses a setting.
     """
+    if not allow_commands:
+        check_commands(study)
     path = directory or default_directory(study.name)
     engine = find_engine()
     with (
@@ -139,7 +144,7 @@ def _open(
         try:
             study = as_begun(study, run.info)
             check_hosts(study, sites)
-            here["servers"] = prepared(study)
+            here["servers"] = prepared(study, sites=sites)
             check_same(run.info, study, seed, here)
             run.note_resumption(now)
         except BaseException:
@@ -152,11 +157,11 @@ def _open(
     unfit: dict[str, Problem] = {}
     check_hosts(study, sites, unfit)
     study, unfit = without_unfit(study, unfit), {}
-    servers = prepared(study, unfit)
+    servers = prepared(study, unfit, sites)
     study = without_unfit(study, unfit)
     if any(each.own_server for each in study.contenders):
         unfit = {}
-        passed = check_servers(study, show.say, unfit) if conform else None
+        passed = check_servers(study, sites, show.say, unfit) if conform else None
         study = without_unfit(study, unfit)
         here[PASSED_CASES] = passed
     bases = {each.base for each in study.contenders}
@@ -550,7 +555,9 @@ def _build_of(engine: Path) -> tuple[int, int] | None:
 
 
 def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, Any]) -> None:
-    """Refuse to resume a run with another study, seed, engine, kernel or CPU.
+    """Refuse to resume a run with another study, seed, engine, kernel, CPU or program.
+
+    `here` has no hosts for a run that has ended.
 
     Raises `UserError`, which names the changes.
     """
@@ -570,20 +577,22 @@ def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, An
             code="run.other_study",
             hint=f"undo this, or {NEW_RUN}",
         )
+    begun = info.machine.get("servers", {})
+    servers = {name: each for name, each in begun.items() if name in here.get("servers", {})}
     for what, keys in {
         "engine": ("engine", "sha256"),
         "kernel": ("kernel",),
         "CPU": ("cpu", "model"),
         **{
             f"{what} of {host}": ("labs", lab, "hosts", host, "machine", *keys)
-            for lab, of_lab in info.machine.get("labs", {}).items()
+            for lab, of_lab in (info.machine.get("labs", {}) if "labs" in here else {}).items()
             for host in of_lab.get("hosts", {})
             for what, keys in {"kernel": ("kernel",), "CPU": ("cpu", "model")}.items()
         },
-        **{f"program of {name}": ("servers", name, "sha256") for name in info.machine.get("servers", {})},
+        **{f"program of {name}": ("servers", name, "sha256") for name in servers},
         **{
             f"file {word} of {name}": ("servers", name, "files", word)
-            for name, server in info.machine.get("servers", {}).items()
+            for name, server in servers.items()
             for word in server.get("files", {})
         },
     }.items():

@@ -42,6 +42,8 @@ class Request:
     """The command line, for the record."""
     conform: bool = True
     """True if servers that are not ours must pass the cases that their loads need, before they are timed."""
+    allow_commands: bool = False
+    """True if commands may run on other hosts, or come from a study in another user's folder."""
 
     @property
     def nanoseconds(self) -> int | None:

@@ -96,7 +96,7 @@ class Stages:
         go_on = self._words_to_continue() if request.has_resume else again(with_out=self._has_out())
         return run_study(
             study, run, seed=seed, resume=begun, command=request.words, go_on=go_on, conform=request.conform,
-            telling=telling,
+            allow_commands=request.allow_commands, telling=telling,
         )  # fmt: skip
 
     def _check_same_words(self, files: Mapping[str, Tables], run: Path) -> None:

@@ -9,10 +9,12 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.dry_run import Answer, Command, ask, load_command, server_command
 from thunderherd.engine.lines import Refused
 from thunderherd.errors import Problem
-from thunderherd.hosts.addresses import LOAD
+from thunderherd.hosts.addresses import LOAD, THIS
 from thunderherd.labs import KINDS
+from thunderherd.labs.kind import Role
 from thunderherd.study.checks.machine import ports_allowed
 from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.placeholders import DIR, HOST, PORT
 from thunderherd.study.resolved import CONNECTIONS, KEPT, SOURCES, Contender, LoadPlan
 from thunderherd.text.figures import count
 from thunderherd.toml.file import KeyPath, Problems, show
@@ -29,6 +31,7 @@ OF_LOAD = {
 }
 """The keys of options of the engine that are no settings; the first is blamed if the engine names none."""
 
+NOT_ON_HOSTS = "study.not_on_hosts"
 OPTION = re.compile(r"--([a-z][a-z-]*)(?=( [0-9])?)")
 """An option in a message of the engine, and whether a number follows."""
 
@@ -163,17 +166,25 @@ def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Itera
 
 
 def _not_on_hosts(made: Contender) -> Iterator[Blamed]:
-    """Yield what this machine has and hosts lack: programs and files."""
-    code = "study.not_on_hosts"
-    if made.own_server is not None and made.own_server.command:
-        message = "a command does not run on other hosts"
-        yield [("command",)], Problem(message, code, "start the server there, and give its url")
-    if made.load.generator is not None:
-        message = "a load generator does not run on other hosts"
-        yield [("load", "command")], Problem(message, code, "leave it out: the load is then ours")
-    for name in made.load.named_files:
-        message = f"{name} names a file, which other hosts do not have"
-        yield [("load", "settings", name)], Problem(message, code, f"leave {name} out")
+    """Yield what programs of a contender cannot have if their hosts may be other machines."""
+    keys: dict[Role, tuple[str, ...]] = {"server": (), "load": ("load",)}
+    files = [f"{{{name}}}" for name in made.load.named_files]
+    for side, host, program in made.programs:
+        words = [*program.command, *program.environment.values()]
+        named = [each for each in (DIR, *files) if any(each in word for word in words)]
+        if host.kind != THIS and program.build:
+            hint = "build it there, and give the command of what was built"
+            yield [(*keys[side], "build")], Problem("nothing is built on other hosts", NOT_ON_HOSTS, hint)
+        for each in named if host.kind != THIS else ():
+            message = f"{each} names files, which a command on another host does not have"
+            yield [(*keys[side], "command")], Problem(message, NOT_ON_HOSTS, f"leave {each} out")
+        if side == "load" and not any(HOST in word for word in words):
+            message = f"the command of the load has no {HOST}, but the server is on another host"
+            yield [("load", "command")], Problem(message, NOT_ON_HOSTS, f"write {HOST}:{PORT}")
+    if made.load.generator is not None and made.load.hosts > 1:
+        message = f"a load generator runs on one host, and the load has {made.load.hosts}"
+        keys_of_load = [("lab", LOAD), ("load", "command")]
+        yield keys_of_load, Problem(message, "study.several_load_hosts", "leave all hosts but one out")
 
 
 def check_ports(

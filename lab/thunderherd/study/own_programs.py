@@ -7,13 +7,15 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.outputs.parsers import PARSERS
+from thunderherd.engine.places.programs import Program
 from thunderherd.errors import Problem, UserError
+from thunderherd.hosts.addresses import THIS, HostAddress
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.records.cache import kept_folder
 from thunderherd.study.checks.load_commands import CHECK, COUNT
@@ -22,7 +24,7 @@ from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.file.placeholders import BUILD, DIR, PORT, WORKLOAD, filled, template_name
 from thunderherd.study.file.tables import ContenderTable, LoadTable
 from thunderherd.study.file.urls import ServerUrl, server_url, without_user
-from thunderherd.study.resolved import OwnProgram, Study
+from thunderherd.study.resolved import Contender, OwnProgram, Study
 from thunderherd.toml.file import KeyPath, Problems, show
 
 KEYS = ("command", "url")
@@ -70,6 +72,45 @@ def check_owner(study: Study, hint: str = "read the study; then copy it into a f
         hint=hint,
         where=str(study.path),
     )
+
+
+def check_commands(study: Study) -> None:
+    """Raise `UserError` if a study would run a command on another host."""
+    for each in study.contenders:
+        for _, host, program in each.programs:
+            if host.kind != THIS:
+                raise UserError(
+                    f"{each.base} would run a command on {host}: {shlex.join(program.command)}",
+                    code="hosts.commands_not_allowed",
+                    hint="read the study; then give --allow-commands",
+                    where=study.name,
+                )
+
+
+def allowed_programs(contenders: Iterable[Contender]) -> Iterator[tuple[HostAddress, Program]]:
+    """Yield what agents may start for contenders: their programs, and the questions for versions."""
+    for each in contenders:
+        for _, host, program in each.programs:
+            known = each.load.placeholders
+            command = tuple(filled(word, known) for word in program.command)
+            variables = {name: filled(value, known) for name, value in program.environment.items()}
+            yield host, Program(command, program.directory, frozenset(variables.items()))
+            if program.version:
+                yield (
+                    host,
+                    Program(program.version, program.directory, frozenset(program.environment.items())),
+                )
+
+
+def lacking_on_host(program: OwnProgram, name: str) -> Iterator[Problem]:
+    """Yield what this machine, a host, lacks of a contender's program."""
+    if program.directory is not None and not program.directory.is_dir():
+        hint = "make it there, or give a directory that is there"
+        yield Problem(f"no folder {program.directory}, where {show(name)} runs", "study.no_directory", hint)
+    for words in (program.command, program.version):
+        if words and shutil.which(words[0]) is None:
+            hint = program.install or "install it there, or give its path there"
+            yield Problem(f"no program {show(words[0])}, which {show(name)} needs", "study.no_program", hint)
 
 
 def has_own_server(table: ContenderTable) -> bool:

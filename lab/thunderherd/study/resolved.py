@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,8 +12,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
-from thunderherd.hosts.addresses import parse_host
+from thunderherd.hosts.addresses import THIS, HostAddress, parse_host
 from thunderherd.labs import USUAL
+from thunderherd.labs.kind import Role
 from thunderherd.labs.words import QUANTITIES, Ends, in_words
 from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.records.crossover import CrossoverTable
@@ -180,11 +181,16 @@ class LoadPlan(_Resolved):
         A load that ends by time has no number of requests per client: the engine refuses both together.
         """
         overruled = self.requests[-1:] if self.is_timed else ()
-        taken = {name: value for name, value in self.settings.items() if name not in overruled}
-        for name in taken.keys() & self.named_files.keys():
+        return self.located({k: value for k, value in self.settings.items() if k not in overruled})
+
+    def located(self, settings: Mapping[str, SettingValue], file: Callable[[Path], Path] = Path) -> Settings:
+        """Return settings with the path of each file as `file` returns it for the path on this machine."""
+        found = dict(settings)
+        for name in found.keys() & self.named_files.keys():
             path = self.named_files[name]
-            taken[name] = str(taken[name]).removesuffix(path) + str((self.folder / path).resolve())
-        return taken
+            before = str(self.settings[name]).removesuffix(path)
+            found[name] = f"{before}{file((self.folder / path).resolve())}"
+        return found
 
     @property
     def placeholders(self) -> dict[str, str]:
@@ -355,6 +361,15 @@ class Contender(_Resolved):
     counts_requests: bool = Field(default=True, exclude=True)
     may_be_left_out: bool = Field(default=False, exclude=True)
     control_of: str | None
+
+    @property
+    def programs(self) -> Iterator[tuple[Role, HostAddress, OwnProgram]]:
+        """Yield its side, host and program for a server or load generator that is not ours and is started."""
+        ends, here = self.lab.ends, parse_host(THIS)
+        if self.own_server is not None and self.own_server.command:
+            yield "server", ends.server or here, self.own_server
+        if self.load.generator is not None:
+            yield "load", (*ends.load, here)[0], self.load.generator
 
     def configured(self) -> dict[str, object]:
         """Return its configuration by key."""

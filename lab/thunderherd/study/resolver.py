@@ -366,7 +366,7 @@ class Resolver:
             # Hosts are asked before the first trial.
             if not KINDS.get(each.lab.kind, USUAL).reaches_hosts:
                 lacks += [*unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue)]
-            lacks += missing_programs(each, self._folder)
+                lacks += missing_programs(each, self._folder)
             for key, problem in lacks:
                 if each.may_be_left_out:
                     missing.setdefault(each.name, str(problem))

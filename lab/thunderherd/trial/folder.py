@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.engine.places.place import Place
 from thunderherd.files import read_bytes, temporary_folder
 from thunderherd.machine.users import find_user
 from thunderherd.study.file.placeholders import DIR, HOST, PORT, SECOND_PORT, filled, template_name
@@ -37,12 +38,17 @@ class Filled:
 
 @contextlib.contextmanager
 def filled_in(
-    server: OwnProgram, listen: str, settings: Mapping[str, str], user: str | None = None
+    server: OwnProgram,
+    listen: str,
+    settings: Mapping[str, str],
+    user: str | None = None,
+    place: Place | None = None,
 ) -> Iterator[Filled]:
     """Fill in a command for a trial. A command with `{dir}` has a folder, which is removed at the end.
 
     `listen` is HOST:0; `settings` has the placeholders of the load's settings. The engine chooses the port if
-    only words of the command name it. The folder belongs to `user`, who runs the server.
+    only words of the command name it. The folder belongs to `user`, who runs the server at `place` (default:
+    on this machine).
     """
     words = [*server.command, *server.environment.values()]
     needs_folder = any(DIR in word for word in words)
@@ -52,7 +58,7 @@ def filled_in(
         yield _filled(server, settings, listen, "")
         return
     host = listen.rpartition(":")[0]
-    ports = [str(port) for port in _free_ports(2)]
+    ports = [str(port) for port in (place or Place()).ask(free_ports, 2)]
     values = {**settings, PORT: ports[0], SECOND_PORT: ports[1], HOST: host}
     with contextlib.ExitStack() as held:
         if needs_folder:
@@ -107,7 +113,7 @@ def template_of(word: str, directory: Path | None) -> Path | None:
     return path if name and path.is_file() else None
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
     """Return ports that nobody uses now. If another process takes one, the trial is invalid and repeated."""
     with contextlib.ExitStack() as held:
         found = [held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(number)]

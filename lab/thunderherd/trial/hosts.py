@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, UserError
+from thunderherd.hosts.addresses import THIS
 from thunderherd.labs.kind import Role, Site
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.checks.machine import (
@@ -18,15 +20,17 @@ from thunderherd.study.checks.machine import (
     unavailable_user,
 )
 from thunderherd.study.loading import Contender, LoadPlan, Study
+from thunderherd.study.own_programs import lacking_on_host
 from thunderherd.study.resolved import RATE
 from thunderherd.text.figures import count
 
 
 def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Problem] | None = None) -> None:
-    """Raise `UserError` if a host lacks what a contender needs.
+    """Raise `UserError` if a host lacks what a contender needs, or cannot do what the study asks of it.
 
     If the contender may be left out, `unfit` receives the problem instead, by the contender's name.
     """
+    check_profiles(study)
     refused: list[Problem] = []
     for made in study.contenders:
         for problem in _lacking(made, sites[made.lab.network]):
@@ -36,6 +40,19 @@ def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Proble
                 refused.append(problem.at(made.name))
     if refused:
         raise UserError(*dict.fromkeys(refused))
+
+
+def check_profiles(study: Study) -> None:
+    """Raise `UserError` if programs on other hosts would be sampled: their symbols are there."""
+    for made in study.contenders if study.profiling.is_asked_for else ():
+        for _, host, _ in made.programs:
+            if made.name in study.profiling.contenders and host.kind != THIS:
+                raise UserError(
+                    f"{made.name} runs a command on {host}, which cannot be sampled from here",
+                    code="study.not_on_hosts",
+                    hint="leave it out of profiling.contenders, or --profile out",
+                    where=study.name,
+                )
 
 
 def _lacking(made: Contender, site: Site) -> Iterator[Problem]:
@@ -59,6 +76,9 @@ def lacking_there(made: Contender, side: Role) -> list[Problem]:
     else:
         problems += unavailable_cpus("client_cpus", lab.client_cpus or ())
         ways, settings = [*made.load.own_way.values()], made.load.settings
+    for role, _, program in made.programs:
+        if role == side:
+            problems += lacking_on_host(program, made.base)
     problems += [unavailable_primitive(each, here) for each in ways]
     if lab.user is not None:
         problems.append(unavailable_user(lab.user))
@@ -90,17 +110,20 @@ def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iter
         if not any(each.is_elsewhere for each in hosts):
             continue
         made = [each for each in study.contenders if each.lab.network == network]
-        loads = [each.load for each in made]
+        ours = [each.load for each in made if each.load.generator is None]
         extra = (study.counting.trials if study.counting.is_asked_for else 0) + (
             study.profiling.trials if study.profiling.is_asked_for else 0
         )
         trials = len(made) * (study.looks[-1].blocks * attempts + extra * attempts)
         senders = " and ".join(each.host for each in hosts if "load" in each.roles)
-        connections = max(each.processes * each.clients for each in loads)
-        yield (
-            f"{senders} will send to {site.address} on {hosts[0].host}: at most {count(trials, 'trial')} of "
-            f"at most {count(connections, 'connection')} at a time, {_pace(loads)}"
-        )
+        sent = f"{senders} will send to {site.address} on {hosts[0].host}: at most {count(trials, 'trial')}"
+        if ours:
+            connections = max(each.processes * each.clients for each in ours)
+            sent += f" of at most {count(connections, 'connection')} at a time, {_pace(ours)}"
+        if generators := [each.load.generator.command[0] for each in made if each.load.generator]:
+            names = " and ".join(dict.fromkeys(Path(each).name for each in generators))
+            sent += f"; nobody knows how much {names} will send"
+        yield sent
 
 
 def _pace(loads: Sequence[LoadPlan]) -> str:

@@ -13,6 +13,7 @@ from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
 from thunderherd.labs.words import Ends
 from thunderherd.study.loading import Lab, Study
+from thunderherd.study.own_programs import allowed_programs
 
 
 @contextlib.contextmanager
@@ -48,12 +49,13 @@ def sites_of(study: Study, engine: Path | None = None) -> Iterator[Mapping[str, 
 
 
 def _ends(study: Study, lab: Lab) -> Ends:
-    """Return the hosts of a lab, with the running servers and the CPUs of all contenders in its network."""
+    """Return the hosts of a lab, with the servers, programs and CPUs of all contenders in its network."""
     there = [each for each in study.contenders if each.lab.network == lab.network]
     running = [each.own_server.address for each in there if each.own_server and each.own_server.address]
     return replace(
         lab.ends,
         running=tuple(dict.fromkeys(map(host_of, running))),
+        programs=tuple(dict.fromkeys(allowed_programs(there))),
         server_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.server_cpus})),
         client_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.client_cpus})),
     )

@@ -273,7 +273,8 @@ class _Trial:
     def _own_server(self, server: OwnProgram, held: contextlib.ExitStack) -> OwnServer:
         """Return a server that is not ours. Its folder lasts until `held` is closed."""
         placeholders = self.contender.load.placeholders
-        made = held.enter_context(filled_in(server, self.site.listen, placeholders, self.contender.lab.user))
+        place, user = self.site.server, self.contender.lab.user
+        made = held.enter_context(filled_in(server, self.site.listen, placeholders, user, place))
         self.second_port = made.second_port
         return OwnServer(
             made.command,
@@ -283,10 +284,10 @@ class _Trial:
             directory=server.directory,
             environment=made.environment,
             cpus=self.contender.lab.server_cpus if server.command else None,
-            user=self.contender.lab.user,
+            user=user,
             counters=self.counters,
             sampling=self.profiles.of_server() if self.profiles and server.command else None,
-            place=self.site.server,
+            place=place,
         )
 
     @property
@@ -347,6 +348,7 @@ class _Trial:
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
             for number, settings in enumerate(clients):
+                place = self._client_place(number)
                 running.append(
                     start_load(
                         self.contender.workload,
@@ -354,14 +356,14 @@ class _Trial:
                         kind=load.kind,
                         primitive=load.own_way.get("primitive"),
                         receive=load.own_way.get("receive"),
-                        settings=settings,
+                        settings=load.located(settings, place.file),
                         cpus=self.contender.lab.client_cpus,
                         user=self.contender.lab.user,
                         counters=self.counters,
                         whole_life=self.counts_lives,
                         sampling=profiles.of_load(number) if profiles else None,
                         awaits_start=together,
-                        place=self._client_place(number),
+                        place=place,
                     )
                 )
                 started.callback(running[-1].end)

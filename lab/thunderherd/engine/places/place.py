@@ -83,7 +83,8 @@ class Place:
     ) -> Channel:
         """Start a process. Main thread only.
 
-        With `control`, it reads what is written to its channel. With `merged`, its stderr is part of its output.
+        With `control`, it reads what is written to its channel. With `merged`, its output has its stderr,
+        too.
         """
         return LocalChannel(
             command, control=control, directory=directory, environment=environment, merged=merged

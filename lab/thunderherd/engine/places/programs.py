@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from thunderherd.errors import UserError
 
@@ -21,16 +22,16 @@ PORT = "[1-9][0-9]{0,4}"
 class Program:
     """A command, its working directory and its variables.
 
-    `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}` for ports. All else
-    is as it is.
+    `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}` for ports. All
+    else is as it is.
     """
 
     command: tuple[str, ...]
-    directory: str
+    directory: Path | None
     environment: frozenset[tuple[str, str]] = frozenset()
 
     def is_started_by(
-        self, command: Sequence[str], directory: str | None, environment: Mapping[str, str], targets: str
+        self, command: Sequence[str], directory: Path | None, environment: Mapping[str, str], targets: str
     ) -> bool:
         """True if a command is this program. `targets` is a pattern of the addresses for `{host}`."""
         own, given = dict(self.environment), dict(environment)
@@ -55,15 +56,15 @@ def _fits(word: str, given: str, targets: str) -> bool:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What an agent may do: send loads to `targets`, which are addresses without ports, and start programs."""
+    """What an agent may do: send loads to `targets`, addresses without ports, and start programs."""
 
     targets: frozenset[str] = frozenset()
     programs: frozenset[Program] = frozenset()
 
     def check_program(
-        self, command: Sequence[str], directory: str | None, environment: Mapping[str, str]
+        self, command: Sequence[str], directory: Path | None, environment: Mapping[str, str]
     ) -> None:
-        """Raise `UserError` if a command, with its working directory and variables, is none of the programs."""
+        """Raise `UserError` if a command, its working directory and its variables are no program here."""
         targets = _one_of(self.targets)
         if not any(each.is_started_by(command, directory, environment, targets) for each in self.programs):
             variables = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())

@@ -15,6 +15,7 @@ from thunderherd.engine.catalogue import Catalogue, Setting, TextSetting
 from thunderherd.engine.places.place import LARGEST_FILE
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.files import read_bytes
+from thunderherd.hosts.addresses import LOAD
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
 
@@ -48,12 +49,21 @@ def check_files(each: Configuration, catalogue: Catalogue, problems: Problems) -
             message = f"{name} = {show(given[name])}: the file has {size} bytes"
             hint = f"allowed: at most {LARGEST_FILE}"
             problems.add(place, message, code="study.file_too_large", hint=hint)
-        if each.load.processes > 1 and isinstance(setting, TextSetting) and setting.form == "file":
+        several = [
+            (count, key, hint)
+            for count, key, hint in (
+                (each.load.processes, ("load", "processes"), "give processes = 1, and threads for more CPUs"),
+                (len(each.lab.load or ()), ("lab", LOAD), "leave all hosts of the load but one out"),
+            )
+            if count > 1
+        ]
+        if several and isinstance(setting, TextSetting) and setting.form == "file":
+            number, key, hint = several[0]
             problems.add(
-                problems.blame(each.where("load", "processes"), place),
-                f"processes = {each.load.processes}: each would replay the recording at the same moments",
+                problems.blame(each.where(*key), place),
+                f"{key[-1]} = {number}: each would replay the recording at the same moments",
                 code="study.recording_in_processes",
-                hint="give processes = 1, and threads for more CPUs",
+                hint=hint,
             )
 
 
