@@ -82,7 +82,7 @@ def check_commands(study: Study) -> None:
                 raise UserError(
                     f"{each.base} would run a command on {host}: {shlex.join(program.command)}",
                     code="hosts.commands_not_allowed",
-                    hint="read the study; then give --allow-commands",
+                    hint="read it; then give --allow-commands",
                     where=study.name,
                 )
 
@@ -106,11 +106,11 @@ def lacking_on_host(program: OwnProgram, name: str) -> Iterator[Problem]:
     """Yield what this machine, a host, lacks of a contender's program."""
     if program.directory is not None and not program.directory.is_dir():
         hint = "make it there, or give a directory that is there"
-        yield Problem(f"no folder {program.directory}, where {show(name)} runs", "study.no_directory", hint)
+        yield Problem(f"no folder {program.directory}, where {name} runs", "study.no_directory", hint)
     for words in (program.command, program.version):
         if words and shutil.which(words[0]) is None:
             hint = program.install or "install it there, or give its path there"
-            yield Problem(f"no program {show(words[0])}, which {show(name)} needs", "study.no_program", hint)
+            yield Problem(f"no program {words[0]}, which {name} needs", "study.no_program", hint)
 
 
 def has_own_server(table: ContenderTable) -> bool:

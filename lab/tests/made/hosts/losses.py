@@ -10,7 +10,7 @@ from typing import Literal
 from made.hosts.network import assert_measured
 from thunderherd.records.trial import TrialRecord
 from thunderherd.study.loading import Study
-from thunderherd.trial.sites import site_of
+from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import run_trial
 
 LONGEST_NOTICE = {"killed": 2.0, "cut": 15.0}
@@ -34,8 +34,10 @@ def lost_in_trial(
         lose()
 
     study = made("300ms")
-    longer, short = made("60s").contenders[0], study.contenders[0]
-    with site_of(longer.lab) as site:
+    long = made("60s")
+    longer, short = long.contenders[0], study.contenders[0]
+    with sites_of(long) as sites:
+        (site,) = sites.values()
         timer = threading.Timer(1.0, happens)
         timer.start()
         trial = run_trial(study, longer, block=1, position=1, seed=1, site=site)
