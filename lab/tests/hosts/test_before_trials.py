@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from thunderherd.cli.main import app
 from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.engine.places.executable import find_engine
+from thunderherd.engine.places.programs import Allowed
 from thunderherd.errors import UserError
 from thunderherd.hosts import idle
 from thunderherd.hosts.addresses import HostAddress, parse_host
@@ -175,19 +176,20 @@ def test_an_agent_that_uses_too_much_is_a_note_of_the_run(
         ["load", "bytes", "--connect", "10.1.1.1:80", "--connect", "10.99.99.99:80"],
         ["load", "bytes", "--connect=10.99.99.99:80"],
         ["load", "bytes"],
+        ["conform", "http", "--connect", "10.99.99.99:80"],
         ["count", "--", "load", "bytes", "--connect", "10.99.99.99:80"],
     ],
 )
 def test_an_agent_sends_to_no_other_target(words: list[str]) -> None:
-    (problem,) = refused(lambda: check_command([str(find_engine()), *words], {"10.1.1.1"}))
+    (problem,) = refused(check_command, [str(find_engine()), *words], Allowed(frozenset({"10.1.1.1"})))
     assert problem.code == "hosts.target"
 
 
-@pytest.mark.parametrize("words", [["conform"], ["host", "--", "sh"], ["count", "--", "host"], ["count"], []])
+@pytest.mark.parametrize("words", [["namespace"], ["count", "--", "count", "--", "serve"], ["count"], []])
 def test_an_agent_starts_nothing_but_servers_and_loads(words: list[str]) -> None:
-    (problem,) = refused(lambda: check_command([str(find_engine()), *words], {"10.1.1.1"}))
+    (problem,) = refused(check_command, [str(find_engine()), *words], Allowed(frozenset({"10.1.1.1"})))
     assert problem.code == "hosts.command"
-    (problem,) = refused(lambda: check_command(["/bin/sh", "serve"], ()))
+    (problem,) = refused(check_command, ["/bin/sh", "serve"], Allowed())
     assert problem.code == "hosts.command"
 
 

@@ -37,6 +37,7 @@ from thunderherd.records.directory import SavedRun, load
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
+from thunderherd.study.own_programs import check_commands
 from thunderherd.trial.caveats import PASSED_CASES
 from thunderherd.trial.hosts import check_hosts, sent_at_most
 from thunderherd.trial.sites import sites_of
@@ -240,18 +241,23 @@ def test_each_command_runs_commands_on_hosts_only_if_the_user_allows_it(
 
 def test_commands_on_this_machine_need_no_permission(network: Network, tmp_path: Path) -> None:
     made = study(tmp_path, network, OWN)
+    assert [each.code for each in refused(check_commands, made)] == ["hosts.commands_not_allowed"]
     path = tmp_path / "own.toml"
     path.write_text(path.read_text().replace(f'server = "netns:{network.names[0]}"\n', ""))
     made = load_study(str(path), "quick", (), catalogue())
-    run_study(made, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
-    assert_measured(load(tmp_path / "run").trials[-1])
+    check_commands(made)
 
 
-def test_a_program_or_folder_that_a_host_lacks_is_named(network: Network, tmp_path: Path) -> None:
+def test_before_its_first_trial_a_run_knows_what_hosts_lack_and_what_it_cannot_know(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lacking = OWN.replace(sys.executable, "nosuch", 1) + 'directory = "there"\n'
     made = study(tmp_path, network, lacking, load=WRK.replace('"wrk", ', '"./nowrk", '))
     with sites_of(made) as sites:
         problems = refused(lambda: check_hosts(made, sites))
+        monkeypatch.setattr(HostAddress, "is_here", False)
+        (line,) = sent_at_most(made, sites, 2)
+    assert "at most 2 trials" in line and "nowrk" in line and "connection" not in line
     assert {each.code for each in problems} == {"study.no_program", "study.no_directory"}
     server, generating = (f"netns:{each}" for each in network.names[:2])
     assert any(server in each.message and "nosuch" in each.message for each in problems)
@@ -289,16 +295,6 @@ def test_programs_on_hosts_are_not_sampled(network: Network, tmp_path: Path) -> 
     made = load_study(str(tmp_path / "own.toml"), "quick", ("profiling.trials=1",), catalogue())
     (problem,) = refused(lambda: check_hosts(made, {}))
     assert problem.code == "study.not_on_hosts" and network.names[0] in problem.message
-
-
-def test_a_run_says_that_it_does_not_know_what_a_load_generator_sends(
-    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = study(tmp_path, network, EPOLL, load=WRK)
-    with sites_of(made) as sites:
-        monkeypatch.setattr(HostAddress, "is_here", False)
-        (line,) = sent_at_most(made, sites, 2)
-    assert "at most 2 trials" in line and "wrk" in line and "connection" not in line
 
 
 # What agents start ------------------------------------------------------------------------------------------
