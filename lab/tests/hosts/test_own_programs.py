@@ -33,9 +33,11 @@ from thunderherd.files import TEMPORARY
 from thunderherd.hosts.addresses import HostAddress, parse_host
 from thunderherd.hosts.agent import check_command
 from thunderherd.hosts.cluster import Cluster
+from thunderherd.machine.description import describe
 from thunderherd.records.directory import SavedRun, load
+from thunderherd.run.own_programs import prepared
 from thunderherd.run.progress import PlainProgress
-from thunderherd.run.runner import run_study
+from thunderherd.run.runner import check_same, run_study
 from thunderherd.study.loading import Study, load_study
 from thunderherd.study.own_programs import check_commands
 from thunderherd.trial.caveats import PASSED_CASES
@@ -122,7 +124,8 @@ def eventually_empty(network: Network) -> bool:
 
 
 def test_a_server_on_a_host_is_measured_as_on_this_machine(network: Network, tmp_path: Path) -> None:
-    there = measured(study(tmp_path, network, OWN, load_hosts=2), tmp_path / "there")
+    of_hosts = study(tmp_path, network, OWN, load_hosts=2)
+    there = measured(of_hosts, tmp_path / "there")
     here = measured(study(tmp_path, None, OWN), tmp_path / "here")
     trial, other = there.trials[-1], here.trials[-1]
     assert trial.ready is not None and other.ready is not None
@@ -135,6 +138,7 @@ def test_a_server_on_a_host_is_measured_as_on_this_machine(network: Network, tmp
     assert trial.summary is not None and trial.summary.cpu_ns > 0 and len(trial.loads) == 2
     own, of_own = (found.run.machine["servers"]["own"] for found in (there, here))
     assert own == of_own and own["version"] == "1.5" and own["sha256"]
+    check_same(there.run, of_hosts, None, {**describe(find_engine()), "servers": prepared(of_hosts)})
     assert there.run.machine[PASSED_CASES]["own"] == here.run.machine[PASSED_CASES]["own"] != []
     assert eventually_empty(network) and not left_of(mark(tmp_path))
 

@@ -476,3 +476,17 @@ def test_an_agent_gives_up_and_ends_in_order(
     monkeypatch.setattr(agent, "JOIN_SECONDS", 1.0)
     (problem,) = refused(asyncio.run, agent.join(others.address, "load"))
     assert problem.code == "hosts.not_joined" and others.address in problem.message
+
+
+def test_files_on_a_worker_end_with_the_run(
+    cluster_alone: DaskCluster, network: Network, tmp_path: Path
+) -> None:
+    cluster_alone.start_worker("load", network.names[1])
+    cluster_alone.wait_for("load")
+    (tmp_path / "some.csv").write_text("bytes\n1\n")
+    host = parse_host("worker:load")
+    with Cluster([host], cluster_alone.address) as cluster:
+        copy = cluster.place(host).file(tmp_path / "some.csv")
+        assert copy.read_text() == "bytes\n1\n"
+    assert eventually(lambda: not copy.parent.exists())
+    assert cluster_alone.processes["load"].poll() is None
