@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -345,6 +346,23 @@ def test_an_agent_starts_programs_word_by_word(
         check()
     else:
         assert [each.code for each in refused(check)] == ["hosts.program_not_allowed"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_allowed"),
+    [
+        ("/tmp/thunderherd-tmp-a1_b/files", True),
+        ("/tmp/thunderherd-tmp-a1_b", False),
+        ("/tmp/thunderherd-tmp-/files", False),
+        ("/tmp/thunderherd-tmp-a/../files", False),
+        ("/etc", False),
+    ],
+)
+def test_the_folder_of_a_trial_is_a_temporary_one(folder: str, is_allowed: bool) -> None:
+    program = Program(("nginx", "-c", "{dir}/nginx.conf"), HERE)
+    command = [str(find_engine()), "host", "--", "nginx", "-c", f"{folder}/nginx.conf"]
+    with contextlib.nullcontext() if is_allowed else pytest.raises(UserError):
+        check_command(command, Allowed(programs=frozenset({program})), HERE)
 
 
 @pytest.mark.parametrize("words", [["host", "--running"], ["serve", "epoll"]])

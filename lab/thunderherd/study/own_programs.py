@@ -107,7 +107,8 @@ def lacking_on_host(program: OwnProgram, name: str) -> Iterator[Problem]:
     if program.directory is not None and not program.directory.is_dir():
         hint = "make it there, or give a directory that is there"
         yield Problem(f"no folder {program.directory}, where {name} runs", "study.no_directory", hint)
-    for words in (program.command, program.version):
+    # A build, which is on this machine, may make them.
+    for words in (program.build,) if program.build else (program.command, program.version):
         if words and shutil.which(words[0]) is None:
             hint = program.install or "install it there, or give its path there"
             yield Problem(f"no program {words[0]}, which {name} needs", "study.no_program", hint)

@@ -9,21 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.errors import UserError
+from thunderherd.files import TEMPORARY
 
 __all__ = ["Allowed", "Program"]
 
-HOST, PORTS = "{host}", ("{port}", "{second_port}")
-"""The words in braces that are known only in a trial. The engine fills in some of them itself."""
-OF_A_TRIAL = re.compile("|".join(map(re.escape, (HOST, *PORTS))))
 PORT = "[1-9][0-9]{0,4}"
+HOST = "{host}"
+OF_A_TRIAL = {"{port}": PORT, "{second_port}": PORT, "{dir}": rf"(?:/[^/]+)*/{TEMPORARY}\w+/files"}
+"""The words in braces that are known only in a trial, besides `HOST`, and the patterns of their values. The
+engine fills in some of them itself."""
+IN_BRACES = re.compile("|".join(map(re.escape, (HOST, *OF_A_TRIAL))))
 
 
 @dataclass(frozen=True)
 class Program:
     """A command, its working directory and its variables.
 
-    `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}` for ports. All
-    else is as it is.
+    `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}` for ports, and
+    `{dir}` for the folder of a trial. All else is as it is.
     """
 
     command: tuple[str, ...]
@@ -47,8 +50,8 @@ class Program:
 def _fits(word: str, given: str, targets: str) -> bool:
     """True if a word is this one with its addresses and ports filled in, or not yet."""
     pattern, end = "", 0
-    for found in OF_A_TRIAL.finditer(word):
-        values = targets if found[0] == HOST else PORT
+    for found in IN_BRACES.finditer(word):
+        values = OF_A_TRIAL.get(found[0], targets)
         pattern += f"{re.escape(word[end : found.start()])}(?:{values}|{re.escape(found[0])})"
         end = found.end()
     return re.fullmatch(pattern + re.escape(word[end:]), given) is not None
