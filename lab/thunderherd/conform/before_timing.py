@@ -45,13 +45,13 @@ def needed_cases(contender: Contender, cases: Sequence[ConformCase]) -> list[Con
 
 def check_servers(
     study: Study,
-    sites: Mapping[str, Site],
     say: Callable[[str], None],
     unfit: dict[str, Problem] | None = None,
+    sites: Mapping[str, Site] | None = None,
 ) -> dict[str, list[int]]:
     """Run the needed cases against each server that is not ours; return their numbers, by contender.
 
-    A server of a host is checked there, and others are on this machine.
+    A server of a host is checked there, all others on this machine, as without `sites`.
 
     A load generator that is not ours speaks its own protocol, so its server is not checked. Raise `UserError`
     for the first server that does not start, or case that fails. If the engine has no room for a server now,
@@ -59,7 +59,7 @@ def check_servers(
     receives the problem instead, by the contender's name.
     """
     passed: dict[str, list[int]] = {}
-    for subject, contenders in _servers(study, sites).items():
+    for subject, contenders in _servers(study, sites or {}).items():
         known = cases_of(subject.workload)
         needed = {case.number for each in contenders for case in needed_cases(each, known)}
         name = contenders[0].base
@@ -77,12 +77,13 @@ def check_servers(
                 raise UserError(error.message, code=error.code, hint=hint, where=name) from None
             say(f"{name}: {error}")
             continue
+        on = f" on {subject.place.host}" if subject.place.host else ""
         for case in found.failed:
             raise UserError(
                 f"fails conformance case {case.number}, {case.name}: "
                 f"expected {case.expected}; actual {case.actual}",
                 code="conform.server_fails",
-                hint=f"replay it: {_replay(found, case.number)}; {NO_CONFORM} skips this check",
+                hint=f"replay it{on}: {_replay(found, case.number)}; {NO_CONFORM} skips this check",
                 where=name,
             )
         for each in contenders:
@@ -110,7 +111,7 @@ def _each_server(study: Study, sites: Mapping[str, Site]) -> Iterator[tuple[Subj
         if server is None or each.load.generator is not None:
             continue
         path = each.load.settings.get(PATH)
-        values, site = each.load.placeholders, sites[each.lab.network]
+        values, site = each.load.placeholders, sites.get(each.lab.network)
         server = server.model_copy(update={"command": tuple(filled(word, values) for word in server.command)})
         typed = server.url or _as_typed(server.command)
         subject = Subject(
@@ -123,7 +124,10 @@ def _each_server(study: Study, sites: Mapping[str, Site]) -> Iterator[tuple[Subj
             tuple(_used(values, server).items()),
             each.lab.user,
         )
-        yield replace(subject, listen=site.listen, place=site.server) if site.hosts() else subject, each
+        yield (
+            replace(subject, listen=site.listen, place=site.server) if site and site.hosts() else subject,
+            each,
+        )
 
 
 def _used(values: Mapping[str, str], server: OwnProgram) -> dict[str, str]:

@@ -161,7 +161,7 @@ def _open(
     study = without_unfit(study, unfit)
     if any(each.own_server for each in study.contenders):
         unfit = {}
-        passed = check_servers(study, sites, show.say, unfit) if conform else None
+        passed = check_servers(study, show.say, unfit, sites) if conform else None
         study = without_unfit(study, unfit)
         here[PASSED_CASES] = passed
     bases = {each.base for each in study.contenders}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from thunderherd.engine.places.failures import not_started
+from thunderherd.errors import UserError
 
 STDERR_BYTES = 4096
 """The maximum length of stderr in a message, from its end."""
@@ -118,6 +119,9 @@ class LocalChannel(Channel):
         except OSError as error:
             self._selector.close()
             self._errors.close()
+            if directory is not None and str(error.filename) == str(directory):
+                message = f"nothing can run in {directory}: {error.strerror}"
+                raise UserError(message, code="engine.no_directory") from None
             raise not_started(command[0], error) from None
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
