@@ -13,13 +13,15 @@ from made.hosts.network import Network, assert_measured, ip, sshd
 from made.refusals import refused
 from made.small_studies import one_block
 
+from thunderherd.conform.before_timing import check_servers
 from thunderherd.engine.client import catalogue
+from thunderherd.engine.places.executable import find_engine
 from thunderherd.hosts.addresses import HostAddress, parse_host
 from thunderherd.hosts.bundle import FOLDER
 from thunderherd.hosts.cluster import Cluster
 from thunderherd.hosts.installing import install, uninstall
 from thunderherd.study.loading import load_study
-from thunderherd.trial.sites import site_of
+from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import run_trial
 
 STUDY = (
@@ -28,6 +30,7 @@ STUDY = (
         workload="bytes",
         kind="closed_connections",
         settings='clients = 4, duration = "300ms", bytes = 4000',
+        all_pairs=True,
     )
     + """\
 [lab]
@@ -36,6 +39,9 @@ load = ["ssh://{1}"]
 [[contenders]]
 name = "epoll"
 design = "epoll"
+[[contenders]]
+name = "own"
+command = ["{2}", "serve", "prefork", "--workload", "bytes", "--listen", "{host}:{port}"]
 """
 )
 SERVER = """\
@@ -97,12 +103,18 @@ def test_an_agent_is_installed_measures_and_is_removed(
     assert agent.stat().st_mode & 0o077 == 0, "the folder is private"
 
     path = tmp_path / "over-ssh.toml"
-    path.write_text(STUDY.replace("{0}", network.names[0]).replace("{1}", network.names[1]))
+    text = STUDY
+    for number, word in enumerate((*network.names[:2], str(find_engine()))):
+        text = text.replace(f"{{{number}}}", word)
+    path.write_text(text)
     study = load_study(str(path), "quick", (), catalogue())
-    with site_of(study.contenders[0].lab) as site:
+    with sites_of(study) as sites:
+        (site,) = sites.values()
         assert site.facts()["address"] == network.addresses[network.names[0]]
-        trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
-    assert_measured(trial)
+        assert {*check_servers(study, print, sites=sites)} == {"own"}
+        for contender in study.contenders:
+            trial = run_trial(study, contender, block=1, position=1, seed=1, site=site)
+            assert_measured(trial)
     there = run_bundled("unp-ch30", tmp_path / "run", "--server", str(server), "--load", str(other))
     assert there.summary is not None and there.summary.trials.valid >= len(there.summary.contenders)
     assert {host.host for each in there.trials for host in each.hosts} == {str(server), str(other)}
