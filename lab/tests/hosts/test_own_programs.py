@@ -297,16 +297,26 @@ def test_what_hosts_cannot_do_is_refused(
     assert code in {each.code for each in refused(lambda: study(tmp_path, network, contenders, **more))}
 
 
-def test_programs_on_hosts_are_not_sampled(network: Network, tmp_path: Path) -> None:
-    study(tmp_path, network, OWN)
-    made = load_study(str(tmp_path / "own.toml"), "quick", ("profiling.trials=1",), catalogue())
-    (problem,) = refused(lambda: check_hosts(made, {}))
-    assert problem.code == "study.not_on_hosts" and network.names[0] in problem.message
+def test_both_sides_are_sampled_on_hosts(network: Network, tmp_path: Path) -> None:
+    study(tmp_path, network, OWN + EPOLL, all_pairs=True)
+    profiled = ("profiling.trials=1", 'profiling.event="cpu-clock"')
+    made = load_study(str(tmp_path / "own.toml"), "quick", profiled, catalogue())
+    results = measured(made, tmp_path / "run")
+    trials = [each for each in results.profiled() if each.valid]
+    if summary := results.summary:
+        why = [each.why for each in (summary.profiles.contenders if summary.profiles else ()) if each.why]
+        if any("perf_event" in each for each in why):
+            pytest.skip(f"nothing can be sampled here: {why}")
+    assert {each.contender for each in trials} == {"own", "epoll"}
+    for trial in trials:
+        assert trial.profiles is not None and all(each.stacks for each in trial.profiles.values()), trial
+        assert {*trial.profiles} == {"server", "client"}
 
 
 # What agents start ------------------------------------------------------------------------------------------
 
 HERE, THERE, OTHER = Path("/srv/study"), "10.1.1.1", "10.9.9.9"
+OF_AGENT = Path("/tmp/agent")
 PROGRAM = Program(("wrk", "http://{host}:{port}/{x}"), HERE, frozenset({("AT", "{host}:{second_port}")}))
 VARIABLES = {"AT": f"{THERE}:81"}
 
@@ -333,7 +343,12 @@ VARIABLES = {"AT": f"{THERE}:81"}
     ],
 )
 @pytest.mark.parametrize(
-    "before", [["generate"], ["profile", "--output", "x", "--", "generate"], ["host", "--ready-line", "--"]]
+    "before",
+    [
+        ["generate"],
+        ["profile", "--output", f"{OF_AGENT}/x", "--", "generate"],
+        ["host", "--ready-line", "--"],
+    ],
 )
 def test_an_agent_starts_programs_word_by_word(
     before: list[str], words: list[str], folder: Path | None, variables: dict[str, str], is_allowed: bool
@@ -342,7 +357,7 @@ def test_an_agent_starts_programs_word_by_word(
     command = [str(find_engine()), *before, "--", *words]
 
     def check() -> None:
-        check_command(command, allowed, folder, variables)
+        check_command(command, allowed, folder, variables, OF_AGENT)
 
     if is_allowed and before[-1] != "--":
         check()
@@ -365,6 +380,25 @@ def test_the_folder_of_a_trial_is_a_temporary_one(folder: str, is_allowed: bool)
     command = [str(find_engine()), "host", "--", "nginx", "-c", f"{folder}/nginx.conf"]
     with contextlib.nullcontext() if is_allowed else pytest.raises(UserError):
         check_command(command, Allowed(programs=frozenset({program})), HERE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--output", "/etc/passwd"],
+        [f"--output={OF_AGENT}/x"],
+        ["--output", f"{OF_AGENT}/../x"],
+        ["--output", "x"],
+        ["--output", f"{OF_AGENT}/x", "--output", "/etc/passwd"],
+    ],
+)
+def test_an_agent_writes_to_its_own_folder_only(words: list[str]) -> None:
+    command = [str(find_engine()), "profile", *words, "--", "serve", "epoll"]
+    assert [each.code for each in refused(check_command, command, Allowed(), folder=OF_AGENT)] == [
+        "hosts.command"
+    ]
+    (problem,) = refused(check_command, [*command[:2], "--output", f"{OF_AGENT}/x", *command[-3:]], Allowed())
+    assert problem.code == "hosts.command", "an agent without a folder writes nowhere"
 
 
 @pytest.mark.parametrize("words", [["host", "--running"], ["serve", "epoll"]])

@@ -161,7 +161,7 @@ class ProfiledRig(ExtraRig):
         """Write the profile of the server."""
         assert profiles is not None
         assert (profiles.frequency, profiles.event) == (self.study.profiling.frequency, "auto")
-        write_lines(profiles.of_server().output, self.lines)
+        write_lines(profiles.server, self.lines)
         return made
 
     def of(self, summary: Summary) -> ProfilingSummary:

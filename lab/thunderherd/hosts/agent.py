@@ -50,8 +50,8 @@ JOIN_SECONDS = 60.0
 """The time in which it connects to a scheduler that somebody else starts, perhaps at the same time."""
 AGAIN_SECONDS = 1.0
 """The time between two attempts."""
-CONNECT = "--connect"
-"""The option of the engine with the target of a load."""
+CONNECT, OUTPUT = "--connect", "--output"
+"""The options of the engine with the target of a load, and with the file of a profile."""
 STARTED = ("serve", "load", "limits", "conform", "host", "generate")
 """The commands of the engine that an agent starts."""
 SENDING, RUNNING = ("load", "conform"), ("host", "generate")
@@ -180,9 +180,7 @@ class Agent:
     @outcome
     def put(self, name: str, sha256: str, at: int, piece: bytes, is_last: bool) -> str:
         """Write a piece of a file into a folder that ends with this agent; return the path of the file."""
-        if self._folder is None:
-            self._folder = self._files.enter_context(temporary_folder(Path(self._worker.local_directory)))
-        path = self._folder / f"{sha256[:12]}-{Path(name).name}"
+        path = self._own_folder() / f"{sha256[:12]}-{Path(name).name}"
         with path.open("ab" if at else "wb") as file:
             if file.tell() != at or at + len(piece) > LARGEST_FILE:
                 raise UserError(f"no piece of {name} belongs at byte {at}", code="hosts.file_damaged")
@@ -190,6 +188,31 @@ class Agent:
         if is_last and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
             raise UserError(f"{name} was changed on its way to the host", code="hosts.file_damaged")
         return str(path)
+
+    @outcome
+    def output(self, name: str) -> str:
+        """Return where a process writes a file for the driver, in the same folder."""
+        self._started += 1
+        return str(self._own_folder() / f"{self._started}-{Path(name).name}")
+
+    @outcome
+    def take(self, path: str, at: int, most: int) -> bytes:
+        """Return a piece of such a file, from this byte on; at its end, remove it and return nothing."""
+        file = Path(path)
+        if file.parent != self._own_folder():
+            raise UserError(f"an agent gives away only its own files, not {path}", code="hosts.command")
+        with file.open("rb") as opened:
+            opened.seek(at)
+            piece = opened.read(most)
+        if not piece:
+            file.unlink()
+        return piece
+
+    def _own_folder(self) -> Path:
+        """Return a private folder that ends with this agent."""
+        if self._folder is None:
+            self._folder = self._files.enter_context(temporary_folder(Path(self._worker.local_directory)))
+        return self._folder
 
     @outcome
     def start(
@@ -201,7 +224,7 @@ class Agent:
         merged: bool,
     ) -> int:
         """Start a process of the engine; return its number."""
-        check_command(command, self._allowed, directory, environment)
+        check_command(command, self._allowed, directory, environment, self._folder)
         self._started += 1
         with on_all_cpus():
             self._channels[self._started] = LocalChannel(
@@ -294,11 +317,21 @@ def check_command(
     allowed: Allowed,
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> None:
-    """Raise `UserError` if a command is not one that an agent may start, or sends to another target."""
+    """Raise `UserError` if an agent may not start a command, or if it sends or writes to elsewhere.
+
+    `folder` is where it may write; None: nowhere.
+    """
     words = list(command[1:])
     if words[:1] and words[0] in AROUND and "--" in words:
-        words = words[words.index("--") + 1 :]
+        around, words = words[: words.index("--")], words[words.index("--") + 1 :]
+        joined = [word for word in around if word.startswith(f"{OUTPUT}=")]
+        for path in (*joined, *(after for word, after in pairwise(around) if word == OUTPUT)):
+            if folder is None or Path(path).parent != folder:
+                raise UserError(
+                    f"an agent writes only to its own folder, not to {path}", code="hosts.command"
+                )
     if command[:1] != [str(find_engine())] or words[:1] == [] or words[0] not in STARTED:
         raise UserError(
             f"an agent starts only {', '.join(STARTED)} of its engine, not {' '.join(command[:2])!r}",

@@ -75,6 +75,8 @@ class Host:
     """The CPUs that its agent keeps off."""
     files: dict[Path, Path] = field(default_factory=dict)
     """The files of this machine that its agent has, and where."""
+    outputs: dict[Path, Path] = field(default_factory=dict)
+    """The files that its processes write for this machine, and where."""
     called: float = 0.0
     clock: Clock = field(default_factory=Clock)
 
@@ -203,7 +205,7 @@ class Cluster:
         # It belongs to this client, even if the process has several.
         with client.as_current():
             host.actor = Actor(Agent, host.worker, host.held.key)
-        host.lost, host.files = "", {}
+        host.lost, host.files, host.outputs = "", {}, {}
 
     def clock(self, host: Host, pings: int = PINGS) -> Clock:
         """Compare a host's clock with this machine's."""
@@ -327,6 +329,20 @@ class HostPlace(Place):
                 there = self._cluster.call(self.there, "put", *about, at, piece, is_last)
             known[path] = Path(there)
         return known[path]
+
+    def output(self, path: Path) -> Path:
+        there = Path(self._cluster.call(self.there, "output", path.name))
+        self.there.outputs[path] = there
+        return there
+
+    def fetch(self, path: Path) -> None:
+        there, at = self.there.outputs.pop(path), 0
+        with path.open("wb") as file:
+            while piece := self._cluster.call(self.there, "take", str(there), at, PIECE):
+                file.write(piece)
+                at += len(piece)
+                if at > LARGEST_FILE:
+                    raise HostFailedError(f"host {self.there.name}: {path.name} is too large to be fetched")
 
     def time_there(self, here_ns: int) -> int:
         return here_ns + self.there.clock.ahead_ns

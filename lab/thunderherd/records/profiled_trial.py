@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal, Self
 
@@ -63,16 +63,21 @@ class SideSamples(Record):
         return self
 
     @classmethod
-    def of(cls, files: Iterable[Path], window_ns: tuple[int, int] | None) -> Self:
+    def of(
+        cls,
+        files: Iterable[Path],
+        window_ns: tuple[int, int] | None,
+        ahead_ns: Callable[[Path], int] = lambda file: 0,
+    ) -> Self:
         """Reads the samples of a side, from one file of the engine for each of its processes.
 
-        `window_ns` is on CLOCK_MONOTONIC; None keeps all samples. Raises `EngineError` if a file is
-        malformed.
+        `window_ns` is on CLOCK_MONOTONIC of this machine; None keeps all samples. The clock of a file may be
+        `ahead_ns` of that. Raises `EngineError` if a file is malformed.
         """
         profiles, kept, outside = [], [], 0
         places: dict[Frame, int] = {}
         for process, file in enumerate(files):
-            profile, stacks = read_profile(file)
+            profile, stacks = read_profile(file, ahead_ns(file))
             begins, ends = window_ns or (profile.from_ns, profile.to_ns + 1)
             inside = cut(stacks, begins, ends)
             outside += samples_of(stacks) - samples_of(inside)
@@ -126,10 +131,11 @@ FRAMES = TypeAdapter(list[tuple[str, Mode]])
 """The functions of a stack, of whose parts the schema of the engine's lines says nothing."""
 
 
-def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
+def read_profile(file: Path, ahead_ns: int = 0) -> tuple[Profile, list[Stack]]:
     """Reads a profile that the engine has written: how it was sampled, and the call stacks.
 
-    Raises `EngineError` if it is malformed, with the line.
+    Times become those of this machine's clock: that of the file is `ahead_ns` of it. Raises `EngineError` if
+    it is malformed, with the line.
     """
     try:
         # Only \n ends a line: the name of a thread may have any other line end.
@@ -140,6 +146,9 @@ def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
     if lines == [""]:
         raise EngineError(f"the profile {file.name} is empty")
     profile = understand(Profile, lines[0], f"line 1 of the profile {file.name}")
+    profile = profile.model_copy(
+        update={"from_ns": profile.from_ns - ahead_ns, "to_ns": profile.to_ns - ahead_ns}
+    )
     stacks = []
     for number, text in enumerate(lines[1:], start=2):
         what = f"line {number} of the profile {file.name}"
@@ -150,5 +159,5 @@ def read_profile(file: Path) -> tuple[Profile, list[Stack]]:
             frames = tuple(Frame(*each) for each in FRAMES.validate_python(found.frames))
         except ValidationError:
             raise EngineError(f"{what} has other things than functions: {text[:200]}") from None
-        stacks.append(Stack(found.command, frames, tuple(found.at_ns)))
+        stacks.append(Stack(found.command, frames, tuple(at - ahead_ns for at in found.at_ns)))
     return profile, stacks

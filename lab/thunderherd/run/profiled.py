@@ -66,12 +66,14 @@ def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
     if not record.valid:
         return ProfiledTrial(**dict(record))
     sides: dict[Side, list[Path]] = {
-        "server": [files.of_server().output],
-        "client": [files.of_load(number).output for number in range(len(record.loads))],
+        "server": [files.server],
+        "client": [files.load(number) for number in range(len(record.loads))],
     }
     window = window_of(record)
     try:
-        found = {side: SideSamples.of(paths, window) for side, paths in sides.items() if paths}
+        found = {
+            side: SideSamples.of(paths, window, files.ahead_ns) for side, paths in sides.items() if paths
+        }
     except EngineError as error:
         return ProfiledTrial(**{**dict(record), "valid": False, "invalid_reasons": [str(error)]})
     return ProfiledTrial(**dict(record), profiles=found)

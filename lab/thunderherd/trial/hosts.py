@@ -9,7 +9,6 @@ from pathlib import Path
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, UserError
-from thunderherd.hosts.addresses import THIS
 from thunderherd.labs.kind import Role, Site
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.checks.machine import (
@@ -26,11 +25,10 @@ from thunderherd.text.figures import count
 
 
 def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Problem] | None = None) -> None:
-    """Raise `UserError` if a host lacks what a contender needs, or cannot do what the study asks of it.
+    """Raise `UserError` if a host lacks what a contender needs.
 
     If the contender may be left out, `unfit` receives the problem instead, by the contender's name.
     """
-    check_profiles(study)
     refused: list[Problem] = []
     for made in study.contenders:
         for problem in _lacking(made, sites[made.lab.network]):
@@ -40,19 +38,6 @@ def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Proble
                 refused.append(problem.at(made.name))
     if refused:
         raise UserError(*dict.fromkeys(refused))
-
-
-def check_profiles(study: Study) -> None:
-    """Raise `UserError` if programs on other hosts would be sampled: their symbols are there."""
-    for made in study.contenders if study.profiling.is_asked_for else ():
-        for _, host, _ in made.programs:
-            if made.name in study.profiling.contenders and host.kind != THIS:
-                raise UserError(
-                    f"{made.name} runs a command on {host}, which cannot be sampled from here",
-                    code="study.not_on_hosts",
-                    hint="leave it out of profiling.contenders, or --profile out",
-                    where=study.name,
-                )
 
 
 def _lacking(made: Contender, site: Site) -> Iterator[Problem]:

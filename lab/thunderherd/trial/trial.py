@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -98,6 +98,8 @@ def run_trial(
             trial.run_whole_life()
         else:
             trial.run_window()
+        if profiles:
+            profiles.fetch()
     except EngineError as error:
         seen.reasons.append(error.reason)
     metrics = seen.metrics()
@@ -147,14 +149,31 @@ class ProfileFiles:
     folder: Path
     frequency: int
     event: str
+    places: dict[Path, Place] = field(default_factory=dict)
+    """Where each file is written."""
 
-    def of_server(self) -> Sampling:
-        """Return the sampling of the server."""
-        return Sampling(self.folder / "server.jsonl", self.frequency, self.event)
+    @property
+    def server(self) -> Path:
+        """The file of the server."""
+        return self.folder / "server.jsonl"
 
-    def of_load(self, number: int) -> Sampling:
-        """Return the sampling of a load process, numbered from 0."""
-        return Sampling(self.folder / f"load-{number}.jsonl", self.frequency, self.event)
+    def load(self, number: int) -> Path:
+        """Return the file of a load process, numbered from 0."""
+        return self.folder / f"load-{number}.jsonl"
+
+    def sampling(self, file: Path, place: Place) -> Sampling:
+        """Return the sampling of a process at a place that has this file."""
+        self.places[file] = place
+        return Sampling(place.output(file), self.frequency, self.event)
+
+    def fetch(self) -> None:
+        """Bring the files of hosts to this machine."""
+        for file, place in self.places.items():
+            place.fetch(file)
+
+    def ahead_ns(self, file: Path) -> int:
+        """Return how far the clock of a file is ahead of this machine's."""
+        return self.places[file].time_there(0) if file in self.places else 0
 
 
 class _Trial:
@@ -266,7 +285,7 @@ class _Trial:
             user=self.contender.lab.user,
             counters=self.counters,
             whole_life=self.counts_lives,
-            sampling=self.profiles.of_server() if self.profiles else None,
+            sampling=self._sampling(self.site.server),
             place=self.site.server,
         )
 
@@ -286,9 +305,16 @@ class _Trial:
             cpus=self.contender.lab.server_cpus if server.command else None,
             user=user,
             counters=self.counters,
-            sampling=self.profiles.of_server() if self.profiles and server.command else None,
+            sampling=self._sampling(place) if server.command else None,
             place=place,
         )
+
+    def _sampling(self, place: Place, load: int | None = None) -> Sampling | None:
+        """Return the sampling of the server, or of a load process by its number; None if there is none."""
+        if self.profiles is None:
+            return None
+        file = self.profiles.server if load is None else self.profiles.load(load)
+        return self.profiles.sampling(file, place)
 
     @property
     def counts_lives(self) -> bool:
@@ -328,7 +354,7 @@ class _Trial:
                         user=self.contender.lab.user,
                         cpus=self.contender.lab.client_cpus,
                         counters=self.counters,
-                        sampling=self.profiles.of_load(number) if self.profiles else None,
+                        sampling=self._sampling(self._client_place(number), number),
                         place=self._client_place(number),
                     )
                 )
@@ -344,7 +370,7 @@ class _Trial:
         On several hosts they first open their connections, and then agree on a start.
         """
         together = len(clients) > 1 and len(self.site.clients) > 1 and not self.counts_lives
-        profiles, load = self.profiles if sampled else None, self.contender.load
+        load = self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
             for number, settings in enumerate(clients):
@@ -361,7 +387,7 @@ class _Trial:
                         user=self.contender.lab.user,
                         counters=self.counters,
                         whole_life=self.counts_lives,
-                        sampling=profiles.of_load(number) if profiles else None,
+                        sampling=self._sampling(place, number) if sampled else None,
                         awaits_start=together,
                         place=place,
                     )

@@ -38,6 +38,8 @@ def test_a_side_is_cut_to_its_window(tmp_path: Path) -> None:
         0, 100, 200, 300, 400, 500, 600, 700,
     ]  # fmt: skip
     assert (found.outside, found.taken, found.cpu_ns, found.lost) == (4, 12, 12_000_000, 3)
+    later = SideSamples.of([file], (500 - 300, 1300 - 300), lambda _: 300)
+    assert later == found, "a clock that is ahead gives the same times in the window"
     whole = SideSamples.of([file, file], None)
     assert sum(len(each.at_ns) for each in whole.stacks) == 24 and whole.outside == 0
     assert {each.process for each in whole.stacks} == {0, 1}

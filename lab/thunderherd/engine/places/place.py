@@ -94,6 +94,13 @@ class Place:
         """Return where this place has a file of this machine, of at most `LARGEST_FILE` bytes."""
         return path
 
+    def output(self, path: Path) -> Path:
+        """Return where a process here writes the file that `fetch` brings to a path of this machine."""
+        return path
+
+    def fetch(self, path: Path) -> None:
+        """Bring a file to this path, of at most `LARGEST_FILE` bytes, if `output` gave it another place."""
+
     def ask(
         self, fact: Callable[Parameters, Fact], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Fact:
