@@ -250,6 +250,22 @@ def test_commands_of_a_stranger_run_only_if_allowed(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("executed")]
 
 
+def test_hosts_of_a_stranger_are_refused(packed: Path, tmp_path: Path) -> None:
+    study = (packed / "mine/study/packed.toml").read_text()
+    (tmp_path / "packed.toml").write_text(
+        study.replace("[load]", '[lab]\nserver = "ssh://a.example"\n[load]')
+    )
+    files = {name: packed / "mine" / name for name in ("run.json", "trials.jsonl", "summary.json")}
+    files |= {
+        "study/claims.toml": packed / "mine/study/claims.toml",
+        "study/packed.toml": tmp_path / "packed.toml",
+    }
+    pack(files, Manifest(version="1", study="packed", engine={}, files=[]), tmp_path / "evil.thd")
+    ended = thunderherd(tmp_path, "replay", "evil.thd", "--measure", "--out", "again")
+    assert ended.returncode == 2 and "replay.hosts_not_allowed" in ended.stderr, ended.stderr
+    assert "ssh://a.example" in ended.stderr
+
+
 def test_differences_of_machines_are_sorted_by_what_matters() -> None:
     there = {
         "cpu": {"model": "a", "cache": "1"},

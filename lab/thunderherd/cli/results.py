@@ -11,6 +11,7 @@ import typer
 
 from thunderherd.cli.options import (
     PROGRAM,
+    AllowCommands,
     Out,
     Overrides,
     ResultsDirectory,
@@ -172,6 +173,7 @@ def claims(
     seed: Seed = None,
     out: Out = None,
     resume: Resume = False,
+    allow_commands: AllowCommands = False,
 ) -> int:
     """Judge the claims of a study's source by a run.
 
@@ -184,10 +186,15 @@ def claims(
         from thunderherd.cli.run import run_claims
 
         earlier = None if directory is None else _of_study(directory, study)[0]
-        summary = run_claims(study, budget, overrides or [], seed, out, resume, earlier)
+        summary = run_claims(
+            study, budget, overrides or [], seed, out, resume, earlier, allow_commands=allow_commands
+        )
         print_claims(summary, make_console())
         return status_of_run(summary, "claims")
-    options = {"--budget": budget, "--set": overrides, "--seed": seed, "--out": out, "--resume": resume}
+    options = {
+        "--budget": budget, "--set": overrides, "--seed": seed, "--out": out, "--resume": resume,
+        "--allow-commands": allow_commands,
+    }  # fmt: skip
     if given := [name for name, value in options.items() if value not in (None, False)]:
         raise UserError(
             f"{given[0]} is an option of a run",

@@ -129,7 +129,7 @@ def run(
         resolved = load_study(study, size or DEFAULT_SIZE, values, catalogue(), words)
 
     if not allow_commands:
-        check_owner(resolved, "read the study; then give --allow-commands")
+        check_owner(resolved)
 
     from thunderherd.records.directory import default_directory
     from thunderherd.show.report.page import report_of_run
@@ -163,6 +163,8 @@ def run_claims(
     out: Path | None,
     resume: bool,
     earlier: Path | None,
+    *,
+    allow_commands: bool,
 ) -> Summary:
     """Run a study until its claims are decided, and write its report (`claims --decide`).
 
@@ -188,12 +190,14 @@ def run_claims(
             hint='give the study a claims file and the size decides = "claims"',
             where="claims",
         )
-    check_owner(resolved)
+    if not allow_commands:
+        check_owner(resolved)
     directory = out or default_directory(resolved.name)
     if earlier is not None:
         _print_expected(resolved, earlier)
-    go_on = ("thunderherd", "claims", study, "--decide", "--out", str(directory), "--resume")
-    summary = _run(resolved, directory, seed, resume=resume, go_on=go_on)
+    allowed = ("--allow-commands",) if allow_commands else ()
+    go_on = ("thunderherd", "claims", study, "--decide", *allowed, "--out", str(directory), "--resume")
+    summary = _run(resolved, directory, seed, resume=resume, go_on=go_on, allow_commands=allow_commands)
     if report := report_of_run(directory):
         print(f"report: {report}", file=sys.stderr)
     return summary

@@ -74,7 +74,10 @@ def replay(
     ] = False,
     allow_commands: Annotated[
         bool,
-        typer.Option("--allow-commands", help="With --measure, run commands of its study (default: refuse)."),
+        typer.Option(
+            "--allow-commands",
+            help="With --measure, run commands of its study, and measure on its hosts (default: refuse).",
+        ),
     ] = False,
     out: Out = None,
 ) -> int:

@@ -88,7 +88,7 @@ def gate_study(request: StudyGateRequest, before: Before | None = None) -> Gated
     file, offered = TomlFile(find_study(request.study)), catalogue()
     study = load_study(file, request.size, request.fixed, offered)
     if not request.allow_commands:
-        check_owner(study, "read the study; then give --allow-commands")
+        check_owner(study)
     tables = _one_size(absolute(file.data, file.path.parent, offered), request)
     directory = request.out
     typed = Typed(request.command, {("sizes", SIZE, "budget"): f"--budget {request.budget or USUAL_BUDGET}"})

@@ -52,7 +52,7 @@ PATH = "path"
 """The setting of a load that follows from a URL."""
 
 
-def check_owner(study: Study, hint: str = "read the study; then copy it into a folder of your own") -> None:
+def check_owner(study: Study) -> None:
     """Raise `UserError` if a study that is not this user's would run commands."""
     named = [
         (each.base, program.command)
@@ -69,7 +69,7 @@ def check_owner(study: Study, hint: str = "read the study; then copy it into a f
     raise UserError(
         f"{base} runs a command, {command}, from a study in another user's folder",
         code="run.commands_not_allowed",
-        hint=hint,
+        hint="read the study; then give --allow-commands",
         where=str(study.path),
     )
 
