@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from made.refusals import refused
 from typer.testing import CliRunner
 
 from thunderherd.cli.main import app
-from thunderherd.engine.client import Server, catalogue, start_load
+from thunderherd.engine.client import catalogue, start_load
 from thunderherd.engine.places.executable import find_engine
 from thunderherd.engine.places.programs import Allowed
 from thunderherd.errors import UserError
@@ -24,19 +24,36 @@ from thunderherd.hosts import idle
 from thunderherd.hosts.addresses import HostAddress, parse_host
 from thunderherd.hosts.agent import check_command
 from thunderherd.hosts.cluster import Cluster
+from thunderherd.labs.kind import Site
 from thunderherd.labs.remote import HostsSite
+from thunderherd.machine.limits import limits_by_host
 from thunderherd.records.directory import load
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables.limits import limits_table
 from thunderherd.study.loading import load_study
-from thunderherd.trial.hosts import check_hosts, sent_at_most
+from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most
 from thunderherd.trial.sites import sites_of
 
 pytestmark = pytest.mark.usefixtures("use_engine")
 
 
-def test_each_host_is_in_the_results(network: Network, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def sites(
+    network: Network, real_engine: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Site]]:
+    """The hosts of a study without CPUs; other studies of `study_of` may use them, too."""
+    study = study_of(tmp_path_factory.mktemp("sites"), network)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("THUNDERHERD_ENGINE", str(real_engine))
+        with sites_of(study) as made:
+            yield made
+
+
+def test_each_host_is_in_the_results(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "LARGEST_AGENT_PERCENT", -1.0)
     study = study_of(tmp_path, network)
     run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
     results = load(tmp_path / "run")
@@ -66,6 +83,8 @@ def test_each_host_is_in_the_results(network: Network, tmp_path: Path) -> None:
     assert results.summary is not None
     (contender,) = results.summary.contenders
     assert [*contender.noise_of_hosts] == ([server, *others] if contender.noise else [])
+    notes = [each for each in results.summary.study.notes if "idle agent" in each]
+    assert [each.partition(": ")[0] for each in notes] == [server, *others]
 
 
 def test_a_load_that_ends_by_requests_is_timed_from_the_agreed_start(
@@ -79,94 +98,52 @@ def test_a_load_that_ends_by_requests_is_timed_from_the_agreed_start(
     assert all(each.elapsed_ns < 150e6 for each in trial.loads), [each.elapsed_ns for each in trial.loads]
 
 
-def test_what_a_host_lacks_is_refused_with_its_name(network: Network, tmp_path: Path) -> None:
+def test_what_a_host_lacks_is_refused_with_its_name(
+    network: Network, sites: Mapping[str, Site], tmp_path: Path
+) -> None:
     study = study_of(tmp_path, network, lab="server_cpus = [4000]\nclient_cpus = [0]")
-    with sites_of(study) as sites:
-        (problem,) = refused(lambda: check_hosts(study, sites))
+    (problem,) = refused(lambda: check_hosts(study, sites))
     assert problem.code == "study.unavailable_cpu"
     assert network.names[0] in problem.message and "4000" in problem.message
 
 
-def test_a_cpu_that_receives_and_is_measured_is_warned_about(network: Network, tmp_path: Path) -> None:
-    study = study_of(tmp_path, network)
-    with sites_of(study) as sites:
-        (site,) = sites.values()
-        assert not [each for each in site.warnings() if "idle agent" not in each]
-    cpus = sorted(os.sched_getaffinity(0))
-    study = study_of(tmp_path, network, lab=f"server_cpus = {cpus}")
-    with sites_of(study) as sites:
-        (site,) = sites.values()
-        found = [each for each in site.warnings() if "idle agent" not in each]
-        received = {each["server_receives_on"]["cpu"] for each in site.facts()["paths"].values()}
-        for cpu in received:
-            assert any(each.startswith(f"netns:{network.names[0]}: CPU {cpu} ") for each in found), found
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no CPU beside a measured one")
-def test_an_agent_keeps_off_the_measured_cpus_and_what_it_starts_does_not(
-    network: Network, tmp_path: Path
+def test_a_cpu_that_receives_and_is_measured_is_warned_about(
+    network: Network, sites: Mapping[str, Site], tmp_path: Path
 ) -> None:
-    usable = os.sched_getaffinity(0)
-    study = study_of(tmp_path, network, lab=f"server_cpus = [{min(usable)}]")
-    server, others = network.names[0], usable - {min(usable)}
-    with sites_of(study) as sites:
-        (site,) = sites.values()
-        # These hosts share a machine, so all keep off.
-        for name in network.names:
-            assert cpus_of_agent(network, name) == others
-            assert site.facts()["hosts"][f"netns:{name}"]["agent_cpus"] == sorted(others)
-        assert site.clients[0].ask(os.sched_getaffinity, 0) == usable
-        with Server("epoll", workload="echo", place=site.server, listen=site.listen) as started:
-            assert os.sched_getaffinity(started.ready.server_pid) == usable
-        os.kill(*network.agents(server), signal.SIGKILL)
-        site.check()
-        assert cpus_of_agent(network, server) == others, "a host that has returned keeps off, too"
+    (unmeasured,) = sites.values()
+    assert not [each for each in unmeasured.warnings() if "idle agent" not in each]
+    server, usable = network.names[0], os.sched_getaffinity(0)
     study = study_of(tmp_path, network, lab=f"server_cpus = {sorted(usable)}")
-    with sites_of(study):
-        assert cpus_of_agent(network, server) == usable, "there is no other CPU"
-
-
-def cpus_of_agent(network: Network, name: str) -> set[int]:
-    """Return the CPUs that the threads of a host's agent may use."""
-    (agent,) = network.agents(name)
-    threads = [int(each.name) for each in Path(f"/proc/{agent}/task").iterdir()]
-    return {cpu for each in threads for cpu in os.sched_getaffinity(each)}
+    with sites_of(study) as measured:
+        (site,) = measured.values()
+        found = [each for each in site.warnings() if "idle agent" not in each]
+        for path in site.facts()["paths"].values():
+            cpu = path["server_receives_on"]["cpu"]
+            assert any(each.startswith(f"netns:{server}: CPU {cpu} ") for each in found), found
+        assert site.facts()["hosts"][f"netns:{server}"]["agent_cpus"] == sorted(usable), "there is no other"
 
 
 def test_the_limits_of_every_machine_are_measured_once(
-    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    network: Network, sites: Mapping[str, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, *others = (f"netns:{each}" for each in network.names)
     study_of(tmp_path, network)
     path = tmp_path / "hosts.toml"
     path.write_text(path.read_text().replace('limits = "0"', 'limits = "100ms"'))
     study = load_study(str(path), "quick", (), catalogue())
-    run_study(study, tmp_path / "one", seed=1, show=PlainProgress(io.StringIO()))
-    assert [*load(tmp_path / "one").summary.limits_of_hosts] == [server], "all are on this machine"
+    assert [each.host for each in places_of_machines(sites.values())] == [server], "all are on this machine"
 
     real = HostsSite.hosts
     monkeypatch.setattr(
         HostsSite, "hosts", lambda site: tuple(replace(each, boot=each.host) for each in real(site))
     )
-    run_study(study, tmp_path / "three", seed=1, show=PlainProgress(io.StringIO()))
-    summary = load(tmp_path / "three").summary
+    summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
     assert [*summary.limits_of_hosts] == [server, *others]
     assert summary.limits is not None and summary.limits == summary.limits_of_hosts[server]
     rows = limits_table(summary.limits, summary.limits_of_hosts).rows
     assert {each.cells[0].value for each in rows} == {server, *others}
-    (tmp_path / "three" / "summary.json").unlink()
-    again = run_study(study, tmp_path / "three", seed=1, resume=True, show=PlainProgress(io.StringIO()))
-    assert again.limits_of_hosts == summary.limits_of_hosts, "they were kept"
-
-
-def test_an_agent_that_uses_too_much_is_a_note_of_the_run(
-    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(idle, "LARGEST_AGENT_PERCENT", -1.0)
-    study = study_of(tmp_path, network)
-    summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
-    notes = [each for each in summary.study.notes if "idle agent" in each]
-    assert len(notes) == 3 and network.names[0] in notes[0]
+    kept = (tmp_path / "run" / "limits.jsonl").read_text().splitlines()
+    assert limits_by_host(kept, catalogue().limits, server) == summary.limits_of_hosts
 
 
 @pytest.mark.parametrize(
@@ -211,13 +188,17 @@ def test_a_load_to_another_target_is_refused_by_the_agent(network: Network) -> N
     ],
 )
 def test_a_run_says_what_it_sends_to_other_machines(
-    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, said: str
+    network: Network,
+    sites: Mapping[str, Site],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: str,
+    said: str,
 ) -> None:
     study = study_of(tmp_path, network, settings=settings)
-    with sites_of(study) as sites:
-        assert [*sent_at_most(study, sites, 2)] == [], "all are on this machine"
-        monkeypatch.setattr(HostAddress, "is_here", False)
-        (line,) = sent_at_most(study, sites, 2)
+    assert [*sent_at_most(study, sites, 2)] == [], "all are on this machine"
+    monkeypatch.setattr(HostAddress, "is_here", False)
+    (line,) = sent_at_most(study, sites, 2)
     server, *others = (f"netns:{each}" for each in network.names)
     assert line.startswith(f"{others[0]} and {others[1]} will send to {network.addresses[network.names[0]]}")
     assert server in line and "at most 2 trials of at most 7 connections" in line and line.endswith(said)

@@ -22,7 +22,7 @@ from made.hosts.network import Network, assert_measured, ip
 from made.hosts.study import study_of
 from made.refusals import refused
 
-from thunderherd.engine.client import catalogue
+from thunderherd.engine.client import Server, catalogue
 from thunderherd.errors import UserError
 from thunderherd.hosts import cluster as clusters
 from thunderherd.hosts import links, schedulers
@@ -33,7 +33,7 @@ from thunderherd.records.trial import TrialRecord
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial.sites import site_of
+from thunderherd.trial.sites import site_of, sites_of
 from thunderherd.trial.trial import run_trial
 
 
@@ -89,6 +89,35 @@ def test_a_cut_link_ends_the_trial_with_the_name_of_the_host(network: Network, t
 
 
 @pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is no CPU beside a measured one")
+def test_an_agent_keeps_off_the_measured_cpus_and_what_it_starts_does_not(
+    network: Network, tmp_path: Path
+) -> None:
+    usable = os.sched_getaffinity(0)
+    study = study_of(tmp_path, network, lab=f"server_cpus = [{min(usable)}]")
+    server, others = network.names[0], usable - {min(usable)}
+    with sites_of(study) as made:
+        (site,) = made.values()
+        # These hosts share a machine, so all keep off.
+        for name in network.names:
+            assert cpus_of_agent(network, name) == others
+            assert site.facts()["hosts"][f"netns:{name}"]["agent_cpus"] == sorted(others)
+        assert site.clients[0].ask(os.sched_getaffinity, 0) == usable
+        with Server("epoll", workload="echo", place=site.server, listen=site.listen) as started:
+            assert os.sched_getaffinity(started.ready.server_pid) == usable
+        os.kill(*network.agents(server), signal.SIGKILL)
+        site.check()
+        assert cpus_of_agent(network, server) == others, "a host that has returned keeps off, too"
+
+
+def cpus_of_agent(network: Network, name: str) -> set[int]:
+    """Return the CPUs that the threads of a host's agent may use."""
+    (agent,) = network.agents(name)
+    threads = [int(each.name) for each in Path(f"/proc/{agent}/task").iterdir()]
+    return {cpu for each in threads for cpu in os.sched_getaffinity(each)}
+
+
+@pytest.mark.usefixtures("use_engine")
 def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +151,7 @@ def two_blocks(folder: Path, network: Network) -> Study:
 DRIVER = """\
 import io, sys
 from pathlib import Path
-from thunderherd.engine.client import catalogue
+from thunderherd.engine.client import Server, catalogue
 from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.study.loading import load_study

@@ -13,6 +13,9 @@ from made.hosts.network import Network
 from thunderherd.records.summary import Summary
 from thunderherd.show.tables.by_name import all_tables
 
+VARYING = ("noise", "counters")
+"""Tables that leave out contenders without a valid trial, which a busy machine makes."""
+
 
 def shape(summary: Summary) -> dict[str, tuple[Sequence[str], int]]:
     """Return the heads of each table without units, which depend on figures, and the number of its rows."""
@@ -23,7 +26,7 @@ def shape(summary: Summary) -> dict[str, tuple[Sequence[str], int]]:
         )
         for each in all_tables(summary)
         for number, table in enumerate(each.tables())
-        if each.name != "noise"
+        if each.name not in VARYING
     }
 
 
