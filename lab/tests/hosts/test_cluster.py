@@ -179,8 +179,8 @@ def test_nothing_is_left_of_a_killed_driver(network: Network, tmp_path: Path) ->
 def test_a_client_without_the_certificate_of_the_session_is_refused(network: Network) -> None:
     with Cluster([parse_host(f"netns:{network.names[0]}")]) as cluster:
         (host,) = cluster.hosts.values()
-        assert isinstance(cluster.way, schedulers.OwnScheduler)
-        ports = {network.here: cluster.way.ports[network.here], **dict([address_of(host.worker)])}
+        assert isinstance(cluster.scheduler, schedulers.OwnScheduler)
+        ports = {network.here: cluster.scheduler.ports[network.here], **dict([address_of(host.worker)])}
         for address, port in ports.items():
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -203,7 +203,7 @@ def test_only_encrypted_ports_are_reached_from_other_hosts(network: Network) -> 
         there = cluster.place(address).ask(psutil.net_connections, "tcp")
         found = listeners(there) | listeners(psutil.Process().net_connections("tcp"))
         own = {network.here, network.addresses[network.names[0]]}
-        encrypted_ones = {(network.here, cluster.way.ports[network.here])}
+        encrypted_ones = {(network.here, cluster.scheduler.ports[network.here])}
         encrypted_ones |= {address_of(each.worker) for each in cluster.hosts.values()}
         assert encrypted_ones <= found
         assert {each for each in found if each[0] in own} == encrypted_ones

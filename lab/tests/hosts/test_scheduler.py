@@ -100,8 +100,8 @@ def eventually(is_so: Callable[[], object], seconds: float = 5.0) -> bool:
 
 @pytest.mark.usefixtures("use_engine")
 def test_a_run_on_the_workers_of_a_scheduler(network: Network, others: DaskCluster, tmp_path: Path) -> None:
-    with OthersScheduler(others.address) as way:
-        before = way.client.run_on_scheduler(dask.config.collect)
+    with OthersScheduler(others.address) as scheduler:
+        before = scheduler.client.run_on_scheduler(dask.config.collect)
     study = study_of(tmp_path, others)
     run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))
     results = load(tmp_path / "run")
@@ -114,8 +114,8 @@ def test_a_run_on_the_workers_of_a_scheduler(network: Network, others: DaskClust
     assert [*of_lab["hosts"]] == ["worker:server", "worker:load-0", "worker:load-1"]
     assert eventually(lambda: not engines(network))
     assert sorted(others.names()) == ["load-0", "load-1", "server"], "somebody else's workers stay"
-    with OthersScheduler(others.address) as way:
-        assert way.client.run_on_scheduler(dask.config.collect) == before
+    with OthersScheduler(others.address) as scheduler:
+        assert scheduler.client.run_on_scheduler(dask.config.collect) == before
 
 
 def lost_here(
@@ -241,9 +241,9 @@ def test_a_worker_with_a_nanny_and_several_threads_measures_and_returns(
     others.wait_for("a", "b")
 
     def kill() -> None:
-        with OthersScheduler(others.address) as way:
-            worker = way.worker_named("b")
-            pid = way.client.run(os.getpid, workers=[worker])[worker]
+        with OthersScheduler(others.address) as scheduler:
+            worker = scheduler.worker_named("b")
+            pid = scheduler.client.run(os.getpid, workers=[worker])[worker]
         os.kill(pid, signal.SIGKILL)
 
     trial = lost_here(tmp_path, others, kill, lambda: None, "killed")
@@ -427,7 +427,7 @@ def test_two_labs_of_a_run_share_a_worker(others: DaskCluster, tmp_path: Path) -
         for site in (first, second):
             assert len({each.there.worker for each in (site.server, *site.clients)}) > 1
             others_clients = [each.there.actor.client for each in (site.server, *site.clients)]
-            assert {id(each) for each in others_clients} == {id(site._cluster.way.client)}
+            assert {id(each) for each in others_clients} == {id(site._cluster.scheduler.client)}
         others.kill("load-0")
         others.start_worker("load-0", others.network.names[1])
         for site in (first, second):

@@ -113,12 +113,12 @@ class Cluster:
         self.addresses = list(dict.fromkeys(addresses))
         self._targets, self._programs = targets, programs
         self.hosts = {address: Host(address) for address in self.addresses}
-        self.way = OthersScheduler(scheduler) if scheduler else OwnScheduler(self.addresses)
+        self.scheduler = OthersScheduler(scheduler) if scheduler else OwnScheduler(self.addresses)
         self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Cluster:
         with contextlib.ExitStack() as held:
-            held.enter_context(self.way)
+            held.enter_context(self.scheduler)
             for host in self.hosts.values():
                 try:
                     self._join(host)
@@ -142,7 +142,7 @@ class Cluster:
                     host.clock = self.clock(host, AGAIN)
                     break
                 try:
-                    self.way.renew(host.address)
+                    self.scheduler.renew(host.address)
                     self._join(host)
                     self._prepare(host)
                 except (UserError, HostLostError) as error:
@@ -160,7 +160,7 @@ class Cluster:
 
     def _join(self, host: Host) -> None:
         """Put an agent on a host's worker, and compare what must be equal."""
-        host.worker = self.way.join(host.address)
+        host.worker = self.scheduler.join(host.address)
         self._put_agent(host)
         deadline = time.monotonic() + RELEASE_SECONDS
         while True:
@@ -190,7 +190,7 @@ class Cluster:
 
         from thunderherd.hosts.agent import Agent
 
-        client = self.way.client
+        client = self.scheduler.client
         host.held = client.submit(Agent, workers=[host.worker], actor=True, pure=False, retries=0)
         try:
             error = host.held.exception(timeout=ANSWER_SECONDS)
@@ -200,7 +200,7 @@ class Cluster:
             raise UserError(
                 f"host {host.name} cannot run the agent: {in_words(error)}",
                 code="hosts.not_started",
-                hint=self.way.hint(host.address),
+                hint=self.scheduler.hint(host.address),
             )
         # It belongs to this client, even if the process has several.
         with client.as_current():
@@ -263,9 +263,9 @@ class Cluster:
         for host in hosts:
             if host.lost:
                 pass
-            elif self.way.ending(host.address) or host.held is None or host.held.status != "finished":
+            elif self.scheduler.ending(host.address) or host.held is None or host.held.status != "finished":
                 self._lose(host, self._why(host))
-            elif self.way.is_silent(host.worker):
+            elif self.scheduler.is_silent(host.worker):
                 self._lose(host, f"it gave no sign of life for {SECONDS_UNTIL_LOST} s")
             if host.lost:
                 raise HostLostError(f"host {host.name} was lost: {host.lost}")
@@ -278,8 +278,8 @@ class Cluster:
 
     def _why(self, host: Host) -> str:
         """Return why a host is lost. The end of its agent may be seen a moment after that of a connection."""
-        deadline = time.monotonic() + self.way.end_seconds
-        while not (ended := self.way.ending(host.address)) and time.monotonic() < deadline:
+        deadline = time.monotonic() + self.scheduler.end_seconds
+        while not (ended := self.scheduler.ending(host.address)) and time.monotonic() < deadline:
             time.sleep(0.05)
         return ended or ("its connection was closed" if host.worker else "it has not joined")
 

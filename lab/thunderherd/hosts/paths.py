@@ -1,4 +1,4 @@
-"""The address under which a server is reached for the measured traffic, and the way of a load to it.
+"""The address under which a server is reached for the measured traffic, and the route of a load to it.
 
 It may differ from that for control: hosts have networks for management, and names that lead to those. Each
 candidate is tried with a server and a request, from every host that will send load.
@@ -107,16 +107,19 @@ def answers(address: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Way:
-    """The way of a host to an address, as far as it is known there: the speed in Mbit/s, the MTU in bytes."""
+class Route:
+    """The route of a host to an address: the interface, the path MTU in bytes, the link speed in Mbit/s.
+
+    None: the host does not know it.
+    """
 
     interface: str | None
     mtu: int | None
     link_megabits: int | None
 
 
-def way_to(address: str) -> Way:
-    """Return this machine's way to an address."""
+def route_to(address: str) -> Route:
+    """Return this machine's route to an address."""
     import psutil
 
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -131,4 +134,4 @@ def way_to(address: str) -> Way:
         if own in {each.address.partition("%")[0] for each in of}
     ]
     speed = psutil.net_if_stats()[names[0]].speed if names else 0
-    return Way(names[0] if names else None, mtu, speed or None)
+    return Route(names[0] if names else None, mtu, speed or None)

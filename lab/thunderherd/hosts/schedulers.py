@@ -1,6 +1,6 @@
-"""The ways to the agents of hosts: a scheduler of Dask in this process, or one of somebody else.
+"""The schedulers of Dask that have the workers of hosts: one in this process, or one of somebody else.
 
-Both end in workers with names, on which a cluster puts its agents.
+Both have workers with names, on which a cluster puts its agents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ REACH_SECONDS = 5.0
 LOOK_SECONDS = 1.0
 """The interval at which the scheduler is asked for signs of life of its workers."""
 PROBE = f"__import__({MODULE!r}, fromlist=['facts']).facts()"
-"""What is asked of a worker at first."""
+"""What a worker evaluates at first, to return its facts: a text, which every worker can read."""
 COMPARED = {
     "version": "version of thunderherd",
     "code": "state of its Python files",
@@ -55,13 +55,13 @@ COMPARED = {
 """What must be equal on all hosts."""
 
 
-class Way(ABC):
-    """The way to the workers of a scheduler, while the `with` block lasts. Main thread only."""
+class Scheduler(ABC):
+    """A scheduler of Dask and its workers, while the `with` block lasts. Main thread only."""
 
     client: Any
     """The client of Dask."""
     end_seconds = 0.2
-    """The time in which the end of a lost agent is known, after that of its connection."""
+    """The time after the end of its connection in which the end of a lost agent is known."""
 
     def __init__(self) -> None:
         self._held = contextlib.ExitStack()
@@ -147,7 +147,7 @@ class Way(ABC):
         return True
 
 
-class OwnScheduler(Way):
+class OwnScheduler(Scheduler):
     """A scheduler in this process, and agents that this process starts."""
 
     end_seconds = 1.0
@@ -159,7 +159,7 @@ class OwnScheduler(Way):
         self._addresses = addresses
 
     def _open(self, held: contextlib.ExitStack) -> None:
-        from distributed import Client, Scheduler
+        import distributed
         from distributed.deploy.spec import SpecCluster
         from distributed.security import Security
 
@@ -176,10 +176,12 @@ class OwnScheduler(Way):
             "dashboard": False, "dashboard_address": NO_HTTP,
         }  # fmt: skip
         made = SpecCluster(
-            scheduler={"cls": Scheduler, "options": options}, workers={}, security=self._security
+            scheduler={"cls": distributed.Scheduler, "options": options}, workers={}, security=self._security
         )
         held.enter_context(made)
-        self.client = held.enter_context(Client(made, security=self._security, set_as_default=True))
+        self.client = held.enter_context(
+            distributed.Client(made, security=self._security, set_as_default=True)
+        )
         self.ports = ports_of(made.scheduler)
 
     def _close_links(self) -> None:
@@ -220,12 +222,12 @@ class OwnScheduler(Way):
         return install_hint(address)
 
 
-class OthersScheduler(Way):
+class OthersScheduler(Scheduler):
     """A scheduler that somebody else has started, and that has its workers. It outlives the `with` block."""
 
     def __init__(self, scheduler: str) -> None:
         super().__init__()
-        self.scheduler = parse_scheduler(scheduler)
+        self.address = parse_scheduler(scheduler)
 
     def _open(self, held: contextlib.ExitStack) -> None:
         self._connect()
@@ -234,24 +236,24 @@ class OthersScheduler(Way):
     def _connect(self) -> None:
         from distributed import Client
 
-        security = security_of(self.scheduler, "client")
+        security = security_of(self.address, "client")
         try:
             # A client of Dask that fails leaves a thread. Without an answer it waits for ever.
-            asyncio.run(asyncio.wait_for(_reach(self.scheduler, security), 2 * REACH_SECONDS))
+            asyncio.run(asyncio.wait_for(_reach(self.address, security), 2 * REACH_SECONDS))
             with warnings.catch_warnings():
                 # Dask warns about other versions, which are refused here.
                 warnings.simplefilter("ignore")
                 self.client = Client(
-                    self.scheduler, security=security, timeout=REACH_SECONDS, set_as_default=True
+                    self.address, security=security, timeout=REACH_SECONDS, set_as_default=True
                 )
         except (OSError, TimeoutError) as error:
             raise UserError(
-                f"the scheduler {self.scheduler} is not reached: {in_words(error)}",
+                f"the scheduler {self.address} is not reached: {in_words(error)}",
                 code="hosts.no_scheduler",
                 hint="start it: dask scheduler --protocol tls",
             ) from None
         here = facts()
-        # It reads what it passes on.
+        # The scheduler reads what it passes on.
         for program, fact in (("thunderherd", "version"), ("distributed", "dask")):
             try:
                 there = self.client.run_on_scheduler(metadata.version, program)
@@ -260,8 +262,7 @@ class OthersScheduler(Way):
             if there != here[fact]:
                 self.client.close()
                 raise UserError(
-                    f"the scheduler {self.scheduler} has another {COMPARED[fact]}: {there}, "
-                    f"here {here[fact]}",
+                    f"the scheduler {self.address} has another {COMPARED[fact]}: {there}, here {here[fact]}",
                     code="hosts.other_version",
                     hint=f"install {program}=={here[fact]} there",
                 )
@@ -270,9 +271,9 @@ class OthersScheduler(Way):
         found = self.worker_named(address.name)
         if found is None:
             raise UserError(
-                f"the scheduler {self.scheduler} has no worker {address.name!r}",
+                f"the scheduler {self.address} has no worker {address.name!r}",
                 code="hosts.not_joined",
-                hint=start_hint(self.scheduler, address.name),
+                hint=start_hint(self.address, address.name),
             )
         kind, _, place = found.partition("://")
         host = place.rpartition(":")[0].strip("[]")
@@ -280,7 +281,7 @@ class OthersScheduler(Way):
             raise UserError(
                 f"the worker {address.name!r} listens at {found}, without encryption",
                 code="hosts.not_encrypted",
-                hint=f"start it with TLS: {start_hint(self.scheduler, address.name)}",
+                hint=f"start it with TLS: {start_hint(self.address, address.name)}",
             )
         try:
             # An object of this program would end a worker that does not have it.
@@ -300,7 +301,7 @@ class OthersScheduler(Way):
             self._connect()
 
     def ending(self, address: HostAddress) -> str | None:
-        return None if self.client.status == "running" else f"the scheduler {self.scheduler} was lost"
+        return None if self.client.status == "running" else f"the scheduler {self.address} was lost"
 
     def hint(self, address: HostAddress) -> str:
         return "install the same there, and start the worker again"
@@ -329,8 +330,8 @@ def hosts_by_role(scheduler: str) -> dict[str, list[str]]:
     Raises `UserError` if the scheduler is not reached.
     """
     found: dict[str, list[str]] = {SERVER: [], LOAD: []}
-    with OthersScheduler(scheduler) as way:
-        for each in way.workers().values():
+    with OthersScheduler(scheduler) as connected:
+        for each in connected.workers().values():
             name = str(each["name"])
             for role in roles_of(name, each["resources"]):
                 found[role].append(f"{WORKER}{name}")

@@ -18,7 +18,7 @@ from thunderherd.hosts.addresses import HostAddress, listen_at
 from thunderherd.hosts.cluster import PINGS, Cluster, HostLostError, HostPlace
 from thunderherd.hosts.flows import interrupt_cpus, receivers
 from thunderherd.hosts.idle import watch_idle
-from thunderherd.hosts.paths import data_path, way_to
+from thunderherd.hosts.paths import data_path, route_to
 from thunderherd.machine import description
 from thunderherd.statistics.clocks import Reading, compared
 
@@ -166,17 +166,17 @@ def _path(load: HostPlace, server: HostPlace) -> Path:
         return path.model_copy(update={"why_not": str(error)})
     counted, latency = moved.window and moved.window.counted, round_trip.latency
     bits = 8 * max(counted.bytes_received, counted.bytes_sent) if counted else 0
-    way = load.ask(way_to, address)
+    route = load.ask(route_to, address)
     found = {
         "address": address,
-        **asdict(way),
+        **asdict(route),
         "round_trip_microseconds": latency and latency.p50_ns and latency.p50_ns / 1e3,
         "gigabits_per_second": round(bits / counted.elapsed_ns, 3) if counted and bits else None,
         "server_cpu": of_server.cpu,
         "load_cpu": of_load.cpu,
         "server_queue": of_server.queue,
         "load_queue": of_load.queue,
-        "interrupt_cpus": load.ask(interrupt_cpus, way.interface) if way.interface else [],
+        "interrupt_cpus": load.ask(interrupt_cpus, route.interface) if route.interface else [],
     }
     return path.model_copy(update=found)
 

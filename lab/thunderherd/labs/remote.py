@@ -94,7 +94,7 @@ class HostsSite(Site):
         from thunderherd.hosts.cluster import HostFailedError
         from thunderherd.hosts.flows import receivers
         from thunderherd.hosts.idle import watch_idle
-        from thunderherd.hosts.paths import way_to
+        from thunderherd.hosts.paths import route_to
 
         of_hosts = {each.host: each for each in (self.server, *self.clients)}
         self._boots = {name: each.ask(noise.boot_id) for name, each in of_hosts.items()}
@@ -106,7 +106,7 @@ class HostsSite(Site):
             name: each.ask(description.describe, each.engine) for name, each in of_hosts.items()
         }
         others = [each for name, each in of_hosts.items() if name != self.server.host]
-        self._ways = {each.host: each.ask(way_to, self.address) for each in others}
+        self._routes = {each.host: each.ask(route_to, self.address) for each in others}
         self._received: dict[str, tuple[Received, Received]] = {}
         for each in others:
             # A firewall may let nothing but the measured port pass.
@@ -166,13 +166,13 @@ class HostsSite(Site):
             "path": self._path.found,
             "paths": {
                 host: {
-                    **asdict(way),
+                    **asdict(route),
                     **{
                         f"{side}_receives_on": asdict(where)
                         for side, where in zip(ROLES, self._received.get(host, ()), strict=False)
                     },
                 }
-                for host, way in self._ways.items()
+                for host, route in self._routes.items()
             },
             "hosts": {
                 each.host: {

@@ -77,8 +77,8 @@ class DaskCluster:
         """Return the names of the workers that the scheduler has."""
         from thunderherd.hosts.schedulers import OthersScheduler
 
-        with OthersScheduler(self.address) as way:
-            return [str(each["name"]) for each in way.workers().values()]
+        with OthersScheduler(self.address) as scheduler:
+            return [str(each["name"]) for each in scheduler.workers().values()]
 
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
