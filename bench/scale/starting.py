@@ -15,7 +15,7 @@ from common import SEED
 from scale.merging import numbers_up_to
 from scale.real import Calls
 from thunderherd.engine.client import START_AHEAD_NS, start_ahead_ns
-from thunderherd.hosts.cluster import AGAIN
+from thunderherd.hosts.cluster import PINGS_BEFORE_TRIAL
 from thunderherd.statistics.clocks import Clock, Reading, compared
 from thunderherd.trial.observation import LATE_SHARE
 
@@ -84,12 +84,12 @@ def simulated(drawn: np.random.Generator, calls: Calls, hosts: int, path: Path, 
     """Simulate one trial, from the comparison of the clocks to the start."""
     ahead = drawn.integers(-BOOTS_NS, BOOTS_NS, hosts)
     drift = drawn.uniform(-ppm, ppm, hosts) * 1e-6
-    there, back = path(drawn, drawn.choice(calls.call, (hosts * AGAIN)).astype(float))
+    there, back = path(drawn, drawn.choice(calls.call, (hosts * PINGS_BEFORE_TRIAL)).astype(float))
     clocks, now = [], 0.0
     read_at = np.zeros(hosts)
     for host in range(hosts):
         readings = []
-        for ping in range(host * AGAIN, (host + 1) * AGAIN):
+        for ping in range(host * PINGS_BEFORE_TRIAL, (host + 1) * PINGS_BEFORE_TRIAL):
             read = now + there[ping]
             shown = int(read * (1 + drift[host])) + int(ahead[host])
             readings.append(Reading(int(now), shown, int(read + back[ping])))
@@ -141,7 +141,14 @@ def most_hosts(calls: Calls, in_advance: Callable[[int], float]) -> int:
 
 def show(calls: Calls, hosts: int) -> None:
     """Print the tables of preparation, clocks and starts, after their answer."""
-    quickest = float(np.mean([min(calls.call[at : at + AGAIN]) for at in range(0, len(calls.call), AGAIN)]))
+    quickest = float(
+        np.mean(
+            [
+                min(calls.call[at : at + PINGS_BEFORE_TRIAL])
+                for at in range(0, len(calls.call), PINGS_BEFORE_TRIAL)
+            ]
+        )
+    )
     fixed = most_hosts(calls, lambda number: START_AHEAD_NS)
     growing = most_hosts(calls, lambda number: start_ahead_ns([int(quickest)] * number))
     mean_call = float(np.mean(calls.call))
@@ -159,7 +166,7 @@ def show(calls: Calls, hosts: int) -> None:
         clocks, loads, connected, told, marks = (
             number * (time + looked * checked) / 1e9
             for time, checked in (
-                (AGAIN * mean_call, 0),
+                (PINGS_BEFORE_TRIAL * mean_call, 0),
                 (float(np.mean(calls.start_load)), 1),
                 # The hosts work at the same time, so waits for them do not add up.
                 (float(np.median(calls.connected)), 1),

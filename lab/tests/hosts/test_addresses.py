@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from made.refusals import refused
+from typer.testing import CliRunner
 
+from thunderherd.cli.main import app
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import (
     NETNS,
@@ -108,6 +110,16 @@ def test_only_workers_are_hosts_of_a_scheduler() -> None:
     assert problem.code == "hosts.no_worker"
     (problem,) = refused(parse_host_of, "worker:a", None)
     assert problem.code == "hosts.needs_scheduler" and "--scheduler" in problem.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--install", "--uninstall", "ssh://a"], ["--install", "--scheduler", "tls://head", "worker:a"]],
+)
+def test_options_that_contradict_each_other_are_refused(words: list[str]) -> None:
+    """An agent is installed over SSH, and the workers of a scheduler are started by others."""
+    ended = CliRunner().invoke(app, ["hosts", *words])
+    assert isinstance(ended.exception, UserError) and ended.exception.codes == ("hosts.both",), ended.output
 
 
 @given(some.text(max_size=40), some.sampled_from([SSH, NETNS, THIS, ""]))

@@ -29,7 +29,7 @@ Fact = TypeVar("Fact")
 HERE = ""
 """Stands for this machine among the addresses of hosts."""
 DOCTOR_SECONDS = 60.0
-"""The most that an examination takes."""
+"""The time limit of an examination on a host."""
 
 RUN, SOME_CANNOT = 0, 1
 """Exit status if all bundled studies can run, wholly or in part; and if one cannot."""
@@ -49,12 +49,12 @@ NAME = 26
 ServerToAsk = Annotated[
     str | None,
     typer.Option(
-        "--server", metavar="HOST", help="Host to ask, such as ssh://alice@a (default: this machine)."
+        "--server", metavar="HOST", help="Host to examine, such as ssh://alice@a (default: this machine)."
     ),
 ]
 LoadsToAsk = Annotated[
     list[str] | None,
-    typer.Option("--load", metavar="HOST", help="Further host to ask; may be repeated (default: none)."),
+    typer.Option("--load", metavar="HOST", help="Further host to examine; may be repeated (default: none)."),
 ]
 
 
@@ -97,9 +97,9 @@ def _asked(
     *args: Parameters.args,
     **kwargs: Parameters.kwargs,
 ) -> dict[str, Fact]:
-    """Return what a function finds on each host, which takes so long; without hosts, on this machine.
+    """Return what a function finds on each host, by address; without hosts, on this machine.
 
-    `hosts` are the values of --server, --load and --scheduler.
+    `hosts` are the values of --server, --load and --scheduler. On a host, the function has `seconds`.
     """
     server, load, scheduler = hosts
     addresses, scheduler = _hosts([*([server] if server else []), *(load or ())], scheduler)
@@ -128,7 +128,7 @@ def _hosts(typed: Sequence[str], scheduler: str | None) -> tuple[list[HostAddres
 
 
 def _print_json(found: Mapping[str, Any]) -> None:
-    """Print what hosts have answered; what only one did, without its address."""
+    """Print what was found on each host, by address; if there is only one, without the address."""
     shown = next(iter(found.values())) if len(found) == 1 else found
     print(json.dumps(shown, indent=2, ensure_ascii=False))
 
@@ -340,10 +340,9 @@ def limits(
             hint = refusal.hint.replace('"', "")
             raise UserError(refusal.message, code=f"limits.{refusal.code}", hint=hint, where=where)
         settings[setting.name] = setting.read(value)
-    lasts = measuring_seconds(settings, offered_here.limit_settings)
     lines = _asked(
         (server, load, scheduler),
-        lasts,
+        measuring_seconds(settings, offered_here.limit_settings),
         measured_lines,
         names or [],
         cpus=chosen,
@@ -382,7 +381,7 @@ def hosts(
         list[str] | None,
         typer.Argument(
             metavar="HOST...",
-            help="Hosts, such as ssh://alice@a, this machine (this), or worker:NAME of --scheduler.",
+            help="Hosts, such as ssh://alice@a; `this` is this machine, worker:NAME a worker of --scheduler.",
         ),
     ] = None,
     scheduler: Scheduler = None,
@@ -400,14 +399,16 @@ def hosts(
 
     Example: thunderherd hosts --install ssh://a ssh://b
     """
-    if install and uninstall:
+    options = {"--install": install, "--uninstall": uninstall, "--scheduler": scheduler is not None}
+    given = [name for name, is_given in options.items() if is_given]
+    if len(given) > 1:
         raise UserError(
-            "--install and --uninstall contradict each other",
+            f"{' and '.join(given)} contradict each other",
             code="hosts.both",
             hint="give one of them",
             where="hosts",
         )
-    found, scheduler = _hosts(addresses or [], None if install or uninstall else scheduler)
+    found, scheduler = _hosts(addresses or [], scheduler)
     if not found:
         raise UserError(
             "no host is given", code="hosts.no_host", hint=f"such as {PROGRAM} hosts ssh://a", where="hosts"
@@ -432,11 +433,11 @@ def hosts(
     print_survey(seen, console)
     for machine in seen.machines:
         assert isinstance(machine.doctor, Diagnosis)
-        console.print(f"\nWhat figures of {machine.address} depend on", style="bold")
+        console.print(f"\nWhat can disturb figures of {machine.address}", style="bold")
         _print_notable(console, machine.doctor)
-        again = f"{PROGRAM} doctor --server {machine.address}"
+        whole = f"{PROGRAM} doctor --server {machine.address}"
         of = f" --scheduler {scheduler}" if scheduler else ""
-        console.print(f"all of it: {again}{of}", style="dim", soft_wrap=True)
+        console.print(f"the whole page: {whole}{of}", style="dim", soft_wrap=True)
 
 
 def _change(found: list[HostAddress], *, install: bool) -> None:

@@ -67,16 +67,15 @@ Scheduler = Annotated[
     typer.Option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Scheduler of a Dask cluster that is already there, such as tls://head:8786; its workers "
-        "server, load-0, load-1 ... are the hosts, unless --server and --load name others (default: none).",
+        help="Scheduler of a Dask cluster that is already there, such as tls://head:8786. If no hosts are "
+        "named, they are its workers by name: server, load-0, load-1 ... (default: none).",
     ),
 ]
 AllowCommands = Annotated[
     bool,
     typer.Option(
         "--allow-commands",
-        help="Run commands of the study on other hosts, or of a study in another user's folder (default: "
-        "refuse).",
+        help="Run commands on other hosts, and those of a study in another user's folder (default: refuse).",
     ),
 ]
 Overrides = Annotated[

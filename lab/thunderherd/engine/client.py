@@ -85,9 +85,9 @@ LIST_SECONDS = 30.0
 LIMITS_SECONDS = 30.0
 """Time limit for measuring limits, in addition to four times the requested duration."""
 START_AHEAD_NS, CALLS_TO_TELL = 200_000_000, 4
-"""How long before their start several loads are told of it, and this many of the quickest calls for each.
+"""How far ahead the start of several loads lies: this time, plus this many quickest calls for each load.
 
-A usual call takes 1.5 times as long as the quickest. The first part covers the slow ones.
+A usual call takes 1.5 times as long as the quickest. The fixed time covers the slow ones.
 """
 
 LimitLine = Limits | LimitRound | LimitUnavailable
@@ -179,7 +179,7 @@ def _flags_of_ends(settings: Mapping[str, SettingValue] | None, place: Place) ->
     return setting_flags(settings, catalogue(place.local_engine).of_ends) if settings else []
 
 
-def longest_seconds(settings: Mapping[str, SettingValue], offered: Iterable[Setting]) -> float:
+def longest_limits_seconds(settings: Mapping[str, SettingValue], offered: Iterable[Setting]) -> float:
     """Return how long the engine may measure the limits before it is given up."""
     requested = settings.get("duration", defaults(by_name(offered)).get("duration", 0))
     return LIMITS_SECONDS + 4 * int(requested) / 1e9
@@ -203,7 +203,7 @@ def limit_lines(
     words = ["limits", *names, *place.flags(cpus), *setting_flags(given, declared)]
     process = EngineProcess(place.start(place.command(words), control=False), "engine limits")
     try:
-        deadline = time.monotonic() + longest_seconds(given, declared.values())
+        deadline = time.monotonic() + longest_limits_seconds(given, declared.values())
         while (text := process.next_line(deadline)) is not None:
             yield text
     finally:
@@ -608,9 +608,9 @@ def start_load(
 
 
 def start_ahead_ns(round_trips_ns: Sequence[int]) -> int:
-    """Return how long before their start loads are told of it, one after another.
+    """Return how far ahead the start of several loads must lie, so that the last of them hears of it in time.
 
-    Each load's place has a quickest call, whose time is its round trip.
+    They are told of it one after another. `round_trips_ns` has the quickest call to each load's place.
     """
     return START_AHEAD_NS + CALLS_TO_TELL * sum(round_trips_ns)
 

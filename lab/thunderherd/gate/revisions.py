@@ -172,12 +172,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _without_git() -> dict[str, None]:
-    """Return git's own variables, which a hook or a bisect may have set, as those that are not set."""
+    """Return the changes to the environment that unset git's own variables, which a hook or a bisect sets."""
     return dict.fromkeys(name for name in os.environ if name.startswith("GIT_"))
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without these variables."""
+    """Return the environment without git's own variables."""
     return {name: value for name, value in os.environ.items() if name not in _without_git()}
 
 

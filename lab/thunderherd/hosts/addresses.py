@@ -1,4 +1,4 @@
-"""The addresses of hosts, as users type them.
+"""The addresses of hosts and schedulers, as users type them.
 
 `ssh://[USER@]HOST[:PORT]` is reached by ssh(1), with the user's configuration. `netns:NAME` is a network
 namespace of this machine (ip-netns(8)). `this` is this machine. `worker:NAME` is a worker of a Dask cluster
@@ -86,12 +86,9 @@ def parse_host(text: str) -> HostAddress:
     if address.startswith(WORKER):
         return HostAddress(WORKER, _checked(address.removeprefix(WORKER), WORKER_NAME, text), data=data)
     if not address.startswith(SSH):
-        hint = (
-            f"did you mean {SSH}{address}?"
-            if NAME.fullmatch(address.rpartition("@")[2])
-            else f"such as {EXAMPLE}"
-        )
-        raise UserError(f"{text!r} is not the address of a host", code="hosts.address", hint=hint)
+        if NAME.fullmatch(address.rpartition("@")[2]):
+            raise _no_host(text, f"did you mean {SSH}{address}?")
+        raise _no_host(text)
     where = address.removeprefix(SSH)
     user, at, place = where.rpartition("@")
     host, port = _parted(place, text)
@@ -101,7 +98,7 @@ def parse_host(text: str) -> HostAddress:
 
 
 def parse_host_of(text: str, scheduler: str | None) -> HostAddress:
-    """Return a host; raise `UserError` if it is none, or if only the scheduler's workers are allowed."""
+    """Return a host; raise `UserError` if it is none, or is a worker without a scheduler, or the reverse."""
     found = parse_host(text)
     if scheduler is not None and found.kind != WORKER:
         raise UserError(
@@ -116,7 +113,7 @@ def parse_host_of(text: str, scheduler: str | None) -> HostAddress:
 def parse_scheduler(text: str) -> str:
     """Return the address of a scheduler with its port; raise `UserError` if it is none.
 
-    Without encryption, only loopback is allowed.
+    An address without encryption (`tcp://`) must be on loopback.
     """
     such_as = f"such as {TLS}head:{SCHEDULER_PORT}"
     kind, divided, place = text.partition("://")
@@ -133,9 +130,9 @@ def parse_scheduler(text: str) -> str:
         ) from None
     if f"{kind}{divided}" == TCP and not is_loopback(host):
         raise UserError(
-            f"{text!r}: only a scheduler at 127.0.0.1 needs no encryption",
+            f"{text!r} is not encrypted, which only a scheduler on loopback may be",
             code="hosts.not_encrypted",
-            hint=f"start it with TLS, and type {TLS}{place}",
+            hint=f"start it with --protocol tls, and type {TLS}{place}",
         )
     written = f"[{host}]" if ":" in host else host
     return f"{kind}{divided}{written}:{port or SCHEDULER_PORT}"
@@ -150,14 +147,12 @@ def is_loopback(host: str) -> bool:
 
 
 def _parted(place: str, text: str) -> tuple[str, int | None]:
-    """Part a host from its port; an address of IPv6 is in brackets if it has one."""
+    """Part a host from its port. An address of IPv6 must be in brackets."""
     bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", place)
     plain = re.fullmatch(r"([^:\[\]]+)(?::(\d+))?", place)
     found = bracketed or plain
     if found is None:
-        raise UserError(
-            f"{text!r} is not the address of a host", code="hosts.address", hint=f"such as {EXAMPLE}"
-        )
+        raise _no_host(text)
     port = int(found[2]) if found[2] else None
     if port is not None and not 0 < port < 1 << 16:
         raise UserError(f"{text!r}: no port has the number {port}", code="hosts.port", hint="1 to 65535")
@@ -166,10 +161,12 @@ def _parted(place: str, text: str) -> tuple[str, int | None]:
 
 def _checked(name: str, form: re.Pattern[str], text: str) -> str:
     if not form.fullmatch(name):
-        raise UserError(
-            f"{text!r} is not the address of a host", code="hosts.address", hint=f"such as {EXAMPLE}"
-        )
+        raise _no_host(text)
     return name
+
+
+def _no_host(text: str, hint: str = f"such as {EXAMPLE}") -> UserError:
+    return UserError(f"{text!r} is not the address of a host", code="hosts.address", hint=hint)
 
 
 def _data(parameters: str, text: str) -> str:

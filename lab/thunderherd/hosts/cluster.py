@@ -29,9 +29,9 @@ from thunderherd.hosts.schedulers import ANSWER_SECONDS, OthersScheduler, OwnSch
 from thunderherd.statistics.clocks import Clock, Reading, compared
 
 SLICE_SECONDS = 0.5
-"""A call that waits is made again and again, each for so long. The death of another host is then seen."""
-PINGS, AGAIN = 20, 5
-"""So many readings of a host's clock, at first and before each trial; the quickest counts."""
+"""The longest wait in one call. A longer wait takes several, so that the loss of another host is seen."""
+PINGS, PINGS_BEFORE_TRIAL = 20, 5
+"""The number of readings of a host's clock, at first and before each trial. The quickest counts."""
 KEEP_SECONDS = ABANDONED_SECONDS / 3
 """The time after which an idle host is called, so that its agent does not end what it has started."""
 RETURN_SECONDS = 60.0
@@ -66,8 +66,11 @@ class Host:
 
     address: HostAddress
     greeting: Mapping[str, Any] = field(default_factory=dict)
+    """What its agent has said about it (`agent.greeting`)."""
     worker: str = ""
+    """The address of its worker of Dask; empty before it has joined."""
     actor: Any = None
+    """Its agent, as Dask calls it."""
     held: Any = None
     """The future of Dask that keeps the actor. If the worker is lost, it is not finished any more."""
     lost: str = ""
@@ -76,8 +79,9 @@ class Host:
     files: dict[Path, Path] = field(default_factory=dict)
     """The files of this machine that its agent has, and where."""
     outputs: dict[Path, Path] = field(default_factory=dict)
-    """The files that its processes write for this machine, and where."""
+    """The files of this machine that its processes write, and where they write them."""
     called: float = 0.0
+    """The time of the last call (`time.monotonic`)."""
     clock: Clock = field(default_factory=Clock)
 
     @property
@@ -96,9 +100,9 @@ class Host:
 class Cluster:
     """The hosts of a run, while the `with` block lasts. Main thread only.
 
-    They are workers of a scheduler that somebody else has started; without one, this process starts all.
-    Loads may be sent to the first host, and to `targets`; if these are None, to all hosts. `programs` may be
-    started on their hosts.
+    They are workers of `scheduler`, which somebody else has started; None: this process starts one, and the
+    agents. Loads may be sent to the first host and to `targets`, addresses without ports; None: to all hosts.
+    Each of `programs` may be started on its host.
 
     Raises `UserError` if a host cannot be reached, has another version of the program, or is in use.
     """
@@ -139,7 +143,7 @@ class Cluster:
             while True:
                 with contextlib.suppress(HostLostError):
                     self._check([host])
-                    host.clock = self.clock(host, AGAIN)
+                    host.clock = self.clock(host, PINGS_BEFORE_TRIAL)
                     break
                 try:
                     self.scheduler.renew(host.address)
@@ -247,7 +251,10 @@ class Cluster:
         return found
 
     def _keep(self, hosts: Sequence[Host], called: Host) -> None:
-        """Check that hosts are there. Call those that were not called for long, other than the one called."""
+        """Check that hosts are there, and call those that were not called for `KEEP_SECONDS`.
+
+        `called` is the host that is called anyway.
+        """
         now = time.monotonic()
         called.called = now
         self._check(hosts)
@@ -356,7 +363,7 @@ class HostPlace(Place):
         return ["--allow-remote"]
 
     def keep_off(self, measured: Collection[int]) -> list[int]:
-        """Keep the agent of the host off CPUs, unless there are no others; return the CPUs that it uses."""
+        """Keep the host's agent off the measured CPUs, if there are others; return the CPUs that it uses."""
         self.there.measured = frozenset(measured)
         found: list[int] = self._cluster.call(self.there, "keep_off", self.there.measured)
         return found

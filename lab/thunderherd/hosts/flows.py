@@ -1,7 +1,7 @@
-"""Which CPU, and which queue of a network card, receives the packets of a connection, where the kernel tells.
+"""Which CPU and which queue of a network card receive the packets of a connection, if the kernel reports it.
 
 The kernel notes the CPU of the last packet of a connection (SO_INCOMING_CPU), and the poller of the queue
-that it came from (SO_INCOMING_NAPI_ID; socket(7)). A connection is opened for that, and both sides ask.
+that the packet came from (SO_INCOMING_NAPI_ID; socket(7)). A connection is opened to read both on both hosts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from thunderherd.hosts.cluster import HostPlace
 from thunderherd.machine.description import cpu_list
 
 SO_INCOMING_CPU, SO_INCOMING_NAPI_ID = 49, 56
-"""Python does not name them (asm-generic/socket.h)."""
+"""Options of sockets that Python does not name (asm-generic/socket.h)."""
 SECONDS = 5.0
 """The time limit of each step."""
 PIECE = 1 << 15
@@ -36,7 +36,7 @@ class Received:
 
 
 def receivers(server: HostPlace, load: HostPlace, address: str) -> tuple[Received, Received]:
-    """Return where the server's host receives a flow from the load's, and where that receives replies."""
+    """Return where the server's host receives from the load's host, and where the load's host receives."""
     port = server.ask(listen, address)
     load.ask(connect_and_send, address, port)
     of_server = server.ask(receive_and_reply)
@@ -53,14 +53,14 @@ def listen(address: str) -> int:
 
 
 def connect_and_send(address: str, port: int) -> None:
-    """Connect to a listener of `listen`, and send."""
+    """Connect to a listener of `listen`, and send `PIECE` bytes."""
     connection = socket.create_connection((address, port), SECONDS)
     _hold(connection)
     connection.sendall(bytes(PIECE))
 
 
 def receive_and_reply() -> Received:
-    """Accept the connection, receive what was sent, and send as much."""
+    """Accept the connection, receive `PIECE` bytes, send as many back; return where they were received."""
     listener = _held.pop()
     with listener:
         connection, _ = listener.accept()
@@ -75,7 +75,7 @@ def receive_and_reply() -> Received:
 
 
 def receive() -> Received:
-    """Receive what `receive_and_reply` has sent."""
+    """Receive what `receive_and_reply` has sent; return where."""
     with _held.pop() as connection:
         return _received(connection)
 
@@ -98,7 +98,7 @@ def _received(connection: socket.socket) -> Received:
 
 
 def _option(connection: socket.socket, number: int) -> int | None:
-    """Return an option of a socket; None if this kernel has it not, or has no value."""
+    """Return an option of a socket; None if this kernel lacks it, or has no value for it."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, number)
     except OSError:

@@ -1,4 +1,4 @@
-"""What hosts do while nothing is measured: their agents and other processes use CPU time, too."""
+"""The CPU time that agents and other processes use on hosts while nothing is measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thunderherd.hosts.cluster import HostPlace
 from thunderherd.machine import noise
 
 LARGEST_AGENT_PERCENT = 0.5
-"""An agent that uses more of a CPU while it is idle disturbs what is measured there."""
+"""The share of a CPU in percent above which an idle agent disturbs what is measured on its host."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Idle:
     others_percent: float
 
     def warning(self, host: str) -> str | None:
-        """Return what to do about an agent that uses too much; None if it does not."""
+        """Return that the agent uses too much, and what to do; None if it does not."""
         if self.agent_percent <= LARGEST_AGENT_PERCENT:
             return None
         return (
@@ -31,7 +31,7 @@ class Idle:
 
 
 def watch_idle(places: Sequence[HostPlace], seconds: float) -> Mapping[str, Idle]:
-    """Watch all hosts for so long, at the same time."""
+    """Watch all hosts at the same time, for `seconds`; return host → what was seen."""
     before = {each.host: (each.ask(noise.sample), each.ask(time.process_time)) for each in places}
     time.sleep(seconds)
     found = {}

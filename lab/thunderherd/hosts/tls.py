@@ -38,5 +38,5 @@ def security_of(scheduler: str, role: str) -> Any:
 
 
 def _refusal(message: str) -> UserError:
-    hint = "see docs/clusters.md; such as DASK_DISTRIBUTED__COMM__TLS__CA_FILE=FILE"
+    hint = "set it, such as DASK_DISTRIBUTED__COMM__TLS__CA_FILE=FILE; see docs/clusters.md"
     return UserError(message, code="hosts.certificate", hint=hint)

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from thunderherd.engine.catalogue import Limit, Setting
-from thunderherd.engine.client import limit_line, limit_lines, longest_seconds
+from thunderherd.engine.client import limit_line, limit_lines, longest_limits_seconds
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.engine.line_base import Place
 from thunderherd.engine.setting_rules import SettingValue
@@ -159,7 +159,7 @@ ATTEMPTS = 2
 
 def measuring_seconds(settings: Mapping[str, SettingValue], offered: Iterable[Setting]) -> float:
     """Return how long `measured_lines` takes at most."""
-    return ATTEMPTS * longest_seconds(settings, offered)
+    return ATTEMPTS * longest_limits_seconds(settings, offered)
 
 
 def measured_lines(
@@ -209,7 +209,7 @@ def limits_of_lines(lines: Iterable[str], listed: Iterable[Limit]) -> MachineLim
 
 
 def limits_by_host(lines: Iterable[str], listed: Iterable[Limit], server: str) -> dict[str, MachineLimits]:
-    """Return the limits of each host of `limits.jsonl`; those of the server's come first, under `server`.
+    """Return host → limits, from the lines of `limits.jsonl`; those of the host `server` come first.
 
     Raises as `limits_of_lines` does.
     """

@@ -60,7 +60,7 @@ class Place:
 
     @property
     def parent(self) -> int:
-        """The process at this place whose end ends all that are started here."""
+        """The process at this place whose end ends all that are started there."""
         return os.getpid()
 
     @property
@@ -95,7 +95,7 @@ class Place:
         return path
 
     def output(self, path: Path) -> Path:
-        """Return where a process here writes the file that `fetch` brings to a path of this machine."""
+        """Return where a process at this place writes a file that `fetch` brings to this path here."""
         return path
 
     def fetch(self, path: Path) -> None:
@@ -114,7 +114,7 @@ class Place:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> Fact:
-        """Return what a function finds that takes so long, not longer."""
+        """Return what a function finds at this place, and takes up to `seconds` for."""
         return fact(*args, **kwargs)
 
     def flags(self, cpus: Sequence[int] | None = None, user: str | None = None) -> list[str]:

@@ -25,8 +25,8 @@ IN_BRACES = re.compile("|".join(map(re.escape, (HOST, *OF_A_TRIAL))))
 class Program:
     """A command, its working directory and its variables.
 
-    `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}` for ports, and
-    `{dir}` for the folder of a trial. All else is as it is.
+    In their words, `{host}` stands for an address to which loads may be sent, `{port}` and `{second_port}`
+    for ports, and `{dir}` for the folder of a trial. All other text must be equal.
     """
 
     command: tuple[str, ...]
@@ -48,7 +48,7 @@ class Program:
 
 
 def _fits(word: str, given: str, targets: str) -> bool:
-    """True if a word is this one with its addresses and ports filled in, or not yet."""
+    """True if a word is this one, whether its words in braces are filled in or not."""
     pattern, end = "", 0
     for found in IN_BRACES.finditer(word):
         values = OF_A_TRIAL.get(found[0], targets)
@@ -67,7 +67,7 @@ class Allowed:
     def check_program(
         self, command: Sequence[str], directory: Path | None, environment: Mapping[str, str]
     ) -> None:
-        """Raise `UserError` if a command, its working directory and its variables are no program here."""
+        """Raise `UserError` if a command with its working directory and variables is none of the programs."""
         targets = _one_of(self.targets)
         if not any(each.is_started_by(command, directory, environment, targets) for each in self.programs):
             variables = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
@@ -79,6 +79,6 @@ class Allowed:
 
 
 def _one_of(targets: Collection[str]) -> str:
-    """Return a pattern of some addresses; one of IPv6 may be in brackets."""
+    """Return a pattern of these addresses, without ports; one of IPv6 may be in brackets."""
     known = [rf"\[{re.escape(each)}\]|{re.escape(each)}" for each in sorted(targets)]
     return f"(?:{'|'.join(known)})" if known else "(?!)"
