@@ -15,8 +15,7 @@ from scale import merging, real, starting
 from thunderherd.errors import UserError
 
 SECONDS, REAL_SECONDS = 40.0, 15.0
-"""The duration with the usual number of hosts, and of what is no simulation."""
-
+"""The duration of all with the usual number of hosts, and of the measurements before the simulation."""
 
 MOST = {"hosts": 10_000, "requests": 100_000}
 """The largest numbers. Both together need more memory than most machines have."""

@@ -67,6 +67,7 @@ class Start:
     errors: Times
     """How far the estimated clock was from the true one at the start."""
     claimed: Times
+    """How far it could be off, by the lab's own error."""
     starts: Times
     """When it started, after the agreed time; the start was told in time."""
     starts_before: Times

@@ -51,7 +51,7 @@ def check_servers(
 ) -> dict[str, list[int]]:
     """Run the needed cases against each server that is not ours; return their numbers, by contender.
 
-    A server of a host is checked there, all others on this machine, as without `sites`.
+    A server on a host of `sites` is checked there; all others are checked on this machine.
 
     A load generator that is not ours speaks its own protocol, so its server is not checked. Raise `UserError`
     for the first server that does not start, or case that fails. If the engine has no room for a server now,

@@ -49,7 +49,7 @@ CHECK_SECONDS = 1.0
 JOIN_SECONDS = 60.0
 """The time in which it connects to a scheduler that somebody else starts, perhaps at the same time."""
 AGAIN_SECONDS = 1.0
-"""The time between two attempts."""
+"""The time between two attempts to join it."""
 CONNECT, OUTPUT = "--connect", "--output"
 """The options of the engine with the target of a load, and with the file of a profile."""
 STARTED = ("serve", "load", "limits", "conform", "host", "generate")
@@ -59,7 +59,8 @@ SENDING, RUNNING = ("load", "conform"), ("host", "generate")
 AROUND = ("count", "profile")
 """The commands of the engine that run one of these, after `--`."""
 USABLE = os.sched_getaffinity(0)
-"""The CPUs that this process may use. What it starts, and what it is asked, uses them all."""
+"""The CPUs that this process may use. Processes that it starts, and functions that it calls for the driver,
+use them all."""
 
 
 def addresses() -> list[str]:
@@ -197,7 +198,7 @@ class Agent:
 
     @outcome
     def take(self, path: str, at: int, most: int) -> bytes:
-        """Return a piece of such a file, from this byte on; at its end, remove it and return nothing."""
+        """Return `most` bytes of such a file, from byte `at` on; at its end, remove it and return nothing."""
         file = Path(path)
         if file.parent != self._own_folder():
             raise UserError(f"an agent gives away only its own files, not {path}", code="hosts.command")
@@ -319,7 +320,7 @@ def check_command(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> None:
-    """Raise `UserError` if an agent may not start a command, or if it sends or writes to elsewhere.
+    """Raise `UserError` if an agent may not start a command, or if the command sends or writes elsewhere.
 
     `folder` is where it may write; None: nowhere.
     """
@@ -426,7 +427,7 @@ async def join(scheduler: str, name: str) -> None:
 
 
 def own_address_towards(scheduler: str) -> str:
-    """Return this machine's address on the way to a scheduler. There may be no default route."""
+    """Return this machine's address on the route to a scheduler. There may be no default route."""
     host, _, port = scheduler.partition("://")[2].rpartition(":")
     found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
     family, kind, protocol, _, there = found[0]

@@ -28,7 +28,7 @@ AGENT = [sys.executable, "-m", "thunderherd.hosts.agent"]
 END_SECONDS = 5.0
 """The time in which an agent ends after its input has."""
 MESSAGE_BYTES = 2048
-"""The most of what ssh(1) or an agent prints as an error that is shown, from its end."""
+"""The most bytes of the errors of ssh(1) or an agent that are read for a message, from their end."""
 
 
 class Link:
@@ -105,7 +105,7 @@ class Link:
         return f"its agent ended ({ending_in_words(status)}){self.note()}"
 
     def note(self) -> str:
-        """Return the end of what was printed as an error, for the end of a message."""
+        """Return the end of its stderr, for the end of a message."""
         size = os.fstat(self._errors.fileno()).st_size
         text = one_line(
             os.pread(self._errors.fileno(), MESSAGE_BYTES, max(0, size - MESSAGE_BYTES)).decode(
@@ -119,8 +119,11 @@ class Link:
         """Return the address of this machine at which the scheduler listens for this host."""
         return LOOPBACK
 
-    def ways(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
-        """Return how the agent reaches the scheduler, where it listens, and how it is reached."""
+    def endpoints(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
+        """Return the address of the scheduler for the agent, and where the agent listens and is reached.
+
+        `control` and `port` are where the scheduler listens on this machine.
+        """
         return {"scheduler": f"tls://{_bracketed(control)}:{port}", "listen": LOOPBACK}
 
     def close(self) -> None:
@@ -155,8 +158,8 @@ class NamespaceLink(Link):
     def control_address(self, greeting: Mapping[str, Any]) -> str:
         return self._both(greeting)[0]
 
-    def ways(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
-        return {**super().ways(greeting, control, port), "listen": self._both(greeting)[1]}
+    def endpoints(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
+        return {**super().endpoints(greeting, control, port), "listen": self._both(greeting)[1]}
 
     def _both(self, greeting: Mapping[str, Any]) -> tuple[str, str]:
         """Return an address of this process and one of the namespace, in the same network."""
@@ -188,7 +191,7 @@ def source_towards(address: str) -> str | None:
 
 
 def free_port(address: str = "") -> int:
-    """Return a port that nobody uses now, at an address or at all."""
+    """Return a port that nobody uses now, at an address or (empty) at any."""
     with socket.socket() as found:
         found.bind((address, 0))
         return int(found.getsockname()[1])

@@ -198,7 +198,7 @@ class OwnScheduler(Scheduler):
                 "certificate": keys["ca_file"],
                 "key": keys["key"],
                 "seconds": JOIN_SECONDS,
-                **link.ways(greeting, control, self.ports[control]),
+                **link.endpoints(greeting, control, self.ports[control]),
             }
         )
         deadline = time.monotonic() + JOIN_SECONDS

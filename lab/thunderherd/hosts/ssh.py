@@ -56,7 +56,7 @@ class SshLink(Link):
         start = f"if [ -x {agent} ]; then exec {agent}; fi; exec python3 -m thunderherd.hosts.agent"
         return [*ssh_words(self.address, "-M", "-S", str(self._socket)), f"exec sh -c {shlex.quote(start)}"]
 
-    def ways(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
+    def endpoints(self, greeting: Mapping[str, Any], control: str, port: int) -> dict[str, Any]:
         there = self._forward("-R", f"{LOOPBACK}:0:{control}:{port}")
         try:
             far = int(there)

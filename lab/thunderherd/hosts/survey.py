@@ -98,8 +98,8 @@ def survey(
 ) -> Survey:
     """Look at hosts, perhaps of a scheduler, and at the paths between all pairs. Main thread only.
 
-    `examine` is what each host runs to examine its machine, for `seconds` at most. Raises `UserError` if a
-    host cannot be reached.
+    Each host runs `examine` on its machine, and has `seconds` for it. Raises `UserError` if a host cannot be
+    reached.
     """
     with Cluster(addresses, scheduler) as cluster:
         places = [cluster.place(each) for each in cluster.addresses]

@@ -65,7 +65,7 @@ class Hosts(Kind):
 
         here = parse_host(THIS)
         server, load = ends.server or here, ends.load or (here,)
-        with Cluster([server, *load], ends.scheduler, ends.running, ends.programs) as cluster:
+        with Cluster([server, *load], ends.scheduler, ends.targets, ends.programs) as cluster:
             places = [cluster.place(each) for each in (server, *load)]
             path = data_path(places[0], places[1:])
             yield HostsSite(self, ends, cluster, places, path)
@@ -124,7 +124,7 @@ class HostsSite(Site):
     def samples(self, ready: Ready | None = None) -> tuple[noise.Sample, ...]:
         of_hosts = super().samples(ready)
         here = noise.sample()
-        # This process works on the machine of a host in a namespace.
+        # A host in a namespace is on this machine, where what this process does is not foreign either.
         return (
             noise.of_machines([*of_hosts, here])
             if here.boot in {each.boot for each in of_hosts}
@@ -202,7 +202,7 @@ class HostsSite(Site):
                 if received.cpu in measured:
                     found.append(
                         f"{place}: CPU {received.cpu} receives the packets between {host} and "
-                        f"{self.server.host}, and {what} runs on it, too: that is part of the figures"
+                        f"{self.server.host}, and {what} runs on it, too: the figures include both"
                     )
         return list(dict.fromkeys(found))
 

@@ -22,13 +22,14 @@ OPTION = "--lab"
 class Ends:
     """The hosts of both sides; without any, both are on this machine.
 
-    `running` are the hosts in the URLs of running servers, to which loads may be sent, too. `programs` may be
-    started, each on its host. The CPUs are those on which the sides are measured; empty if they may use all.
+    Loads may also be sent to `targets`, addresses without ports: those of servers that are already running.
+    Each of `programs` may be started on its host. The CPUs are those on which the sides are measured; empty
+    if they may use all.
     """
 
     server: HostAddress | None = None
     load: tuple[HostAddress, ...] = ()
-    running: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
     programs: tuple[tuple[HostAddress, Program], ...] = ()
     server_cpus: tuple[int, ...] = ()
     client_cpus: tuple[int, ...] = ()

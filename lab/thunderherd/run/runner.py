@@ -557,7 +557,8 @@ def _build_of(engine: Path) -> tuple[int, int] | None:
 def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, Any]) -> None:
     """Refuse to resume a run with another study, seed, engine, kernel, CPU or program.
 
-    `here` has no hosts for a run that has ended.
+    `here` describes this machine and the run's hosts and programs. Hosts are not compared if it lacks them:
+    those of a run that has ended are not connected.
 
     Raises `UserError`, which names the changes.
     """

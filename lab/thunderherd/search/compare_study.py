@@ -95,7 +95,7 @@ milliseconds before it can be read."""
 FEWEST_MILLISECONDS = 100
 """The shortest window of a trial."""
 ON_HOSTS = 5
-"""The factor on the windows if a server is read over a network, which is as much later."""
+"""The factor on the windows of trials on hosts. A server is read later over a network."""
 USUAL_BUDGET = 60.0
 USUAL_OVERHEAD = 0.3
 """The time in seconds that a trial takes beyond its window, if there was no pilot."""

@@ -166,7 +166,7 @@ def _of_lab(each: Configuration, made: Contender, catalogue: Catalogue) -> Itera
 
 
 def _not_on_hosts(made: Contender) -> Iterator[Blamed]:
-    """Yield what programs of a contender cannot have if their hosts may be other machines."""
+    """Yield what a contender's own programs need and cannot have on other machines."""
     keys: dict[Role, tuple[str, ...]] = {"server": (), "load": ("load",)}
     files = [f"{{{name}}}" for name in made.load.named_files]
     for side, host, program in made.programs:

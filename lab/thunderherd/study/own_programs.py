@@ -88,7 +88,7 @@ def check_commands(study: Study) -> None:
 
 
 def allowed_programs(contenders: Iterable[Contender]) -> Iterator[tuple[HostAddress, Program]]:
-    """Yield what agents may start for contenders: their programs, and the questions for versions."""
+    """Yield the programs and version commands of contenders that agents may start, each with its host."""
     for each in contenders:
         for _, host, program in each.programs:
             known = each.load.placeholders
@@ -107,7 +107,7 @@ def lacking_on_host(program: OwnProgram, name: str) -> Iterator[Problem]:
     if program.directory is not None and not program.directory.is_dir():
         hint = "make it there, or give a directory that is there"
         yield Problem(f"no folder {program.directory}, where {name} runs", "study.no_directory", hint)
-    # A build, which is on this machine, may make them.
+    # A program with a build is on this machine. The build may make its command.
     for words in (program.build,) if program.build else (program.command, program.version):
         if words and shutil.which(words[0]) is None:
             hint = program.install or "install it there, or give its path there"

@@ -321,7 +321,7 @@ class Contender(_Resolved):
     operation; and `counts_requests`, whether the server counts as many requests as its clients make.
 
     A server of the user's own is `own_server`, which records call `foreign`, and has no design. A run goes
-    without a contender that `may_be_left_out` where it cannot run.
+    without a contender that `may_be_left_out` if it cannot run.
 
     From the study come `scale`, how much smaller it is than the source's experiment, in words;
     `divided_by`, the factors by which its settings and those of its load are smaller;
@@ -364,7 +364,7 @@ class Contender(_Resolved):
 
     @property
     def programs(self) -> Iterator[tuple[Role, HostAddress, OwnProgram]]:
-        """Yield its side, host and program for a server or load generator that is not ours and is started."""
+        """Yield side, host and program of its server and load generator, if not ours and started by a run."""
         ends, here = self.lab.ends, parse_host(THIS)
         if self.own_server is not None and self.own_server.command:
             yield "server", ends.server or here, self.own_server

@@ -54,7 +54,7 @@ def _ends(study: Study, lab: Lab) -> Ends:
     running = [each.own_server.address for each in there if each.own_server and each.own_server.address]
     return replace(
         lab.ends,
-        running=tuple(dict.fromkeys(map(host_of, running))),
+        targets=tuple(dict.fromkeys(map(host_of, running))),
         programs=tuple(dict.fromkeys(allowed_programs(there))),
         server_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.server_cpus})),
         client_cpus=tuple(sorted({cpu for each in there for cpu in each.lab.ends.client_cpus})),

@@ -82,8 +82,8 @@ def _notes(found: Survey) -> Iterator[str]:
         yield from each.warnings
     if any(path.load_cpu is not None or path.server_cpu is not None for path in found.paths):
         yield (
-            "CPU: received the last packet of a connection on this path, on either host. A run warns if that "
-            "is a CPU of lab.server_cpus or lab.client_cpus."
+            "CPU of load, CPU of server: the CPU that received the last packet of a connection there. A run "
+            "warns if it is one of lab.server_cpus or lab.client_cpus."
         )
     for path in found.paths:
         if path.interrupt_cpus:

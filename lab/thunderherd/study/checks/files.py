@@ -49,22 +49,23 @@ def check_files(each: Configuration, catalogue: Catalogue, problems: Problems) -
             message = f"{name} = {show(given[name])}: the file has {size} bytes"
             hint = f"allowed: at most {LARGEST_FILE}"
             problems.add(place, message, code="study.file_too_large", hint=hint)
-        several = [
-            (count, key, hint)
-            for count, key, hint in (
-                (each.load.processes, ("load", "processes"), "give processes = 1, and threads for more CPUs"),
-                (len(each.lab.load or ()), ("lab", LOAD), "leave all hosts of the load but one out"),
-            )
-            if count > 1
-        ]
+        several = next(_several_processes(each), None)
         if several and isinstance(setting, TextSetting) and setting.form == "file":
-            number, key, hint = several[0]
+            key, processes, hint = several
             problems.add(
                 problems.blame(each.where(*key), place),
-                f"{key[-1]} = {number}: each would replay the recording at the same moments",
+                f"{processes}: each would replay the recording at the same moments",
                 code="study.recording_in_processes",
                 hint=hint,
             )
+
+
+def _several_processes(each: Configuration) -> Iterator[tuple[tuple[str, str], str, str]]:
+    """Yield each key that makes a load several processes, what it says, and how to have one."""
+    if (number := each.load.processes) > 1:
+        yield ("load", "processes"), f"processes = {number}", "give processes = 1, and threads for more CPUs"
+    if (number := len(each.lab.load or ())) > 1:
+        yield ("lab", LOAD), f"{LOAD} names {number} hosts", "leave all hosts of the load but one out"
 
 
 def _paths(

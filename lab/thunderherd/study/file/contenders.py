@@ -131,7 +131,7 @@ class Configuration:
 
     @property
     def may_be_left_out(self) -> bool:
-        """True if a run may go without it where it cannot run."""
+        """True if a run may go without it if it cannot run."""
         skips = self.sweep is not None and self.sweep.skip_unavailable
         return skips or self.table.install is not None or self.load.install is not None
 
