@@ -19,7 +19,7 @@ import psutil
 import pytest
 from made.hosts.losses import lost_in_trial
 from made.hosts.network import Network, assert_measured, ip
-from made.hosts.study import study_of
+from made.hosts.study import driver_of, study_of
 from made.refusals import refused
 
 from thunderherd.engine.client import Server, catalogue
@@ -56,7 +56,7 @@ def test_a_run_across_hosts_has_the_shape_of_any_other(network: Network, tmp_pat
     of_lab = next(iter(results.run.machine["labs"].values()))
     assert of_lab["address"] == network.addresses[server]
     assert [*of_lab["hosts"]] == [f"netns:{each}" for each in network.names]
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 def lost(folder: Path, network: Network, lose: Callable[[], None], how: Literal["killed", "cut"]) -> None:
@@ -66,12 +66,7 @@ def lost(folder: Path, network: Network, lose: Callable[[], None], how: Literal[
         lambda duration: study_of(folder, network, duration), lose, lambda: network.mend(host), how
     )
     assert any(f"host {host} was lost" in each for each in trial.invalid_reasons), trial
-    assert eventually_empty(network)
-
-
-def eventually_empty(network: Network) -> bool:
-    """True if no process is left in the namespaces a moment later."""
-    return any(not network.processes() or time.sleep(0.1) for _ in range(50))
+    assert network.becomes_empty()
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -138,7 +133,7 @@ def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
     assert problem.code == "hosts.lost" and network.names[2] in problem.message
     assert "--resume" in problem.hint
     assert load(tmp_path / "run").trials
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 def two_blocks(folder: Path, network: Network) -> Study:
@@ -148,22 +143,10 @@ def two_blocks(folder: Path, network: Network) -> Study:
     return load_study(str(path), "quick", (), catalogue())
 
 
-DRIVER = """\
-import io, sys
-from pathlib import Path
-from thunderherd.engine.client import Server, catalogue
-from thunderherd.run.progress import PlainProgress
-from thunderherd.run.runner import run_study
-from thunderherd.study.loading import load_study
-study = load_study(sys.argv[1], "quick", (), catalogue())
-run_study(study, Path(sys.argv[2]), seed=1)
-"""
-
-
 @pytest.mark.usefixtures("use_engine")
 def test_nothing_is_left_of_a_killed_driver(network: Network, tmp_path: Path) -> None:
     study_of(tmp_path, network, "30s")
-    words = [sys.executable, "-c", DRIVER, str(tmp_path / "hosts.toml"), str(tmp_path / "run")]
+    words = driver_of(tmp_path / "hosts.toml", tmp_path / "run")
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
         try:
             deadline = time.monotonic() + 60
@@ -172,7 +155,7 @@ def test_nothing_is_left_of_a_killed_driver(network: Network, tmp_path: Path) ->
                 time.sleep(0.05)
         finally:
             driver.kill()
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -247,7 +230,7 @@ def test_another_version_is_refused_before_the_first_trial(
     (problem,) = refused(Cluster([address]).__enter__)
     assert problem.code == "hosts.other_version" and network.names[0] in problem.message
     assert "0.0.0" in problem.message and "--install" in problem.hint
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -321,4 +304,4 @@ def test_an_address_that_the_load_does_not_reach_is_named(network: Network, tmp_
     named = lab.model_copy(update={"server": f"netns:{server}?data={nowhere}", "load": (f"netns:{other}",)})
     (problem,) = refused(site_of(named).__enter__)
     assert problem.code == "hosts.no_path" and nowhere in problem.message and server in problem.message
-    assert eventually_empty(network)
+    assert network.becomes_empty()

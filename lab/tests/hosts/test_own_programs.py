@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,11 +124,6 @@ def known(trial: TrialRecord) -> set[str]:
     return {name for name, value in (trial.metrics or {}).items() if value is not None and "p99" not in name}
 
 
-def eventually_empty(network: Network) -> bool:
-    """True if no process is left in the namespaces a moment later."""
-    return any(not network.processes() or time.sleep(0.1) for _ in range(50))
-
-
 def test_a_server_on_a_host_is_measured_as_on_this_machine(network: Network, tmp_path: Path) -> None:
     of_hosts = study(tmp_path, network, OWN, load_hosts=2)
     there = measured(of_hosts, tmp_path / "there")
@@ -145,7 +139,7 @@ def test_a_server_on_a_host_is_measured_as_on_this_machine(network: Network, tmp
     assert own == of_own and own["version"] == "1.5" and own["sha256"]
     check_same(there.run, of_hosts, None, {**describe(find_engine()), "servers": prepared(of_hosts)})
     assert there.run.machine[PASSED_CASES]["own"] == here.run.machine[PASSED_CASES]["own"] != []
-    assert eventually_empty(network) and not left_of(mark(tmp_path))
+    assert network.becomes_empty() and not left_of(mark(tmp_path))
 
 
 def test_a_load_generator_on_a_host_is_measured_as_on_this_machine(network: Network, tmp_path: Path) -> None:
@@ -164,7 +158,7 @@ def test_a_load_generator_on_a_host_is_measured_as_on_this_machine(network: Netw
     assert 0 <= trial.after.tally.requests - trial.before.tally.requests - found.tally.requests <= 4
     assert known(trial) == known(here.trials[-1])
     assert there.run.machine["servers"]["epoll load"] == here.run.machine["servers"]["epoll load"]
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 def test_files_of_requests_are_copied_to_each_host_of_the_load(network: Network, tmp_path: Path) -> None:
@@ -213,7 +207,7 @@ def test_a_lost_agent_ends_its_programs_and_their_children(network: Network, tmp
     trial = lost_in_trial(made, lose, lambda: None, "killed")
     assert any(f"host {network.names[0]} was lost" in each for each in trial.invalid_reasons)
     eventually(lambda: not left_of(mark(tmp_path)))
-    assert eventually_empty(network)
+    assert network.becomes_empty()
 
 
 COMMAND = f"{sys.executable} server.py {{port}}"

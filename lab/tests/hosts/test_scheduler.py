@@ -20,6 +20,8 @@ import pytest
 from made.hosts.dask_cluster import AGENT, SECONDS, DaskCluster, certificates, dask_cluster
 from made.hosts.losses import lost_in_trial
 from made.hosts.network import Network, assert_measured
+from made.hosts.study import driver_of
+from made.interrupted import eventually
 from made.refusals import refused
 from made.small_studies import one_block
 
@@ -57,8 +59,9 @@ design = "epoll"
 """
 )
 
-
 ENGINE = "thunderherd-engine"
+SOON_SECONDS = 5.0
+"""The time in which nothing is left of a run, and a scheduler knows what has ended."""
 
 
 def study_of(folder: Path, cluster: DaskCluster, duration: str = "300ms", *overrides: str) -> Study:
@@ -90,14 +93,6 @@ def engines(network: Network) -> list[int]:
     return found
 
 
-def eventually(is_so: Callable[[], object], seconds: float = 5.0) -> bool:
-    """True if something is so within some seconds."""
-    deadline = time.monotonic() + seconds
-    while not (found := is_so()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(found)
-
-
 @pytest.mark.usefixtures("use_engine")
 def test_a_run_on_the_workers_of_a_scheduler(network: Network, others: DaskCluster, tmp_path: Path) -> None:
     with OthersScheduler(others.address) as scheduler:
@@ -112,7 +107,7 @@ def test_a_run_on_the_workers_of_a_scheduler(network: Network, others: DaskClust
     assert [each.settings["clients"] for each in trial.loads] == [4, 3], "both loads share the clients"
     of_lab = next(iter(results.run.machine["labs"].values()))
     assert [*of_lab["hosts"]] == ["worker:server", "worker:load-0", "worker:load-1"]
-    assert eventually(lambda: not engines(network))
+    eventually(lambda: not engines(network), SOON_SECONDS)
     assert sorted(others.names()) == ["load-0", "load-1", "server"], "somebody else's workers stay"
     with OthersScheduler(others.address) as scheduler:
         assert scheduler.client.run_on_scheduler(dask.config.collect) == before
@@ -127,7 +122,7 @@ def lost_here(
 ) -> TrialRecord:
     """Check a loss in mid-trial, and that nothing is left."""
     trial = lost_in_trial(lambda duration: study_of(folder, others, duration), lose, mend, how)
-    assert eventually(lambda: not engines(others.network))
+    eventually(lambda: not engines(others.network), SOON_SECONDS)
     return trial
 
 
@@ -189,18 +184,7 @@ def test_a_run_without_its_cluster_ends_with_what_was_measured(
     assert problem.code == "hosts.lost" and name in problem.message, problem
     assert "--resume" in problem.hint
     assert load(tmp_path / "run").trials
-    assert eventually(lambda: not engines(others.network))
-
-
-DRIVER = """\
-import sys
-from pathlib import Path
-from thunderherd.engine.client import catalogue
-from thunderherd.run.runner import run_study
-from thunderherd.study.loading import load_study
-study = load_study(sys.argv[1], "quick", (), catalogue())
-run_study(study, Path(sys.argv[2]), seed=1)
-"""
+    eventually(lambda: not engines(others.network), SOON_SECONDS)
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -209,13 +193,13 @@ def test_a_second_run_is_refused_and_nothing_is_left_of_a_killed_one(
 ) -> None:
     network = others.network
     study_of(tmp_path, others, "30s")
-    words = [sys.executable, "-c", DRIVER, str(tmp_path / "others.toml"), str(tmp_path / "run")]
+    words = driver_of(tmp_path / "others.toml", tmp_path / "run")
     environment = {**os.environ, **others.environment}
     with subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     ) as driver:
         try:
-            assert eventually(lambda: len(engines(network)) >= 4, SECONDS)
+            eventually(lambda: len(engines(network)) >= 4, SECONDS)
             study = study_of(tmp_path, others)
             (problem,) = refused(site_of(study.contenders[0].lab).__enter__)
             assert problem.code == "hosts.in_use"
@@ -223,7 +207,7 @@ def test_a_second_run_is_refused_and_nothing_is_left_of_a_killed_one(
             assert len(engines(network)) >= 4 and driver.poll() is None, "the first run goes on"
         finally:
             driver.kill()
-    assert eventually(lambda: not engines(network))
+    eventually(lambda: not engines(network), SOON_SECONDS)
     with site_of(study.contenders[0].lab) as site:
         assert_measured(run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site))
 
@@ -467,7 +451,7 @@ def test_an_agent_gives_up_and_ends_in_order(
         others.processes["load"].wait(1)
     others.processes["load"].terminate()
     assert others.processes["load"].wait(5) == 0 and not others.printed("load")
-    assert eventually(lambda: not others.names()), "the scheduler knows at once"
+    eventually(lambda: not others.names(), SOON_SECONDS)
     others.kill("scheduler")
     others.start_worker("load", network.names[0])
     time.sleep(1.5)
@@ -488,5 +472,5 @@ def test_files_on_a_worker_end_with_the_run(
     with Cluster([host], cluster_alone.address) as cluster:
         copy = cluster.place(host).file(tmp_path / "some.csv")
         assert copy.read_text() == "bytes\n1\n"
-    assert eventually(lambda: not copy.parent.exists())
+    eventually(lambda: not copy.parent.exists(), SOON_SECONDS)
     assert cluster_alone.processes["load"].poll() is None

@@ -17,8 +17,8 @@ import pytest
 from distributed.security import Security
 
 from made.hosts.network import Network
+from thunderherd.hosts.links import AGENT, free_port
 
-AGENT = (sys.executable, "-m", "thunderherd.hosts.agent")
 SECONDS = 60.0
 """The time in which a scheduler listens, and a worker joins."""
 
@@ -141,10 +141,7 @@ def dask_cluster(
 ) -> Iterator[DaskCluster]:
     """Start a scheduler; this process has the certificate, too, and so do the workers that it starts."""
     settings = certificates(folder)
-    with socket.socket() as found:
-        found.bind(("", 0))
-        port = found.getsockname()[1]
-    made = DaskCluster(network, folder, as_environment(settings), port, host or network.here, protocol)
+    made = DaskCluster(network, folder, as_environment(settings), free_port(), host or network.here, protocol)
     with dask.config.set(settings):
         try:
             made.start_scheduler()

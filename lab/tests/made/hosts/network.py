@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,10 @@ class Network:
         """Return the processes in these namespaces."""
         found = [ip("netns", "pids", name).split() for name in self.names]
         return [int(pid) for pids in found for pid in pids]
+
+    def becomes_empty(self) -> bool:
+        """True if no process is in these namespaces, now or a few seconds later."""
+        return any(not self.processes() or time.sleep(0.1) for _ in range(50))
 
     def agents(self, name: str) -> list[int]:
         """Return the agents in a namespace."""

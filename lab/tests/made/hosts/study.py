@@ -1,7 +1,8 @@
-"""A study whose server is in the first namespace of a network, and whose load is in both others."""
+"""A study whose server is in the first namespace of a network and whose load is in both others."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from made.hosts.network import Network
@@ -42,3 +43,19 @@ def study_of(
     path = folder / "hosts.toml"
     path.write_text(text.replace("[comparisons]", f"{lab}\n[comparisons]"))
     return load_study(str(path), "quick", (), catalogue())
+
+
+DRIVER = """\
+import sys
+from pathlib import Path
+from thunderherd.engine.client import catalogue
+from thunderherd.run.runner import run_study
+from thunderherd.study.loading import load_study
+study = load_study(sys.argv[1], "quick", (), catalogue())
+run_study(study, Path(sys.argv[2]), seed=1)
+"""
+
+
+def driver_of(study: Path, run: Path) -> list[str]:
+    """Return the command of another process that runs a study."""
+    return [sys.executable, "-c", DRIVER, str(study), str(run)]
