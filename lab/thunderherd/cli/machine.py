@@ -45,22 +45,21 @@ LONGEST_LIST = 4
 NAME = 26
 """Columns for the name of a finding; a longer name moves its text to the right."""
 
-
-ServerToAsk = Annotated[
+ServerToExamine = Annotated[
     str | None,
     typer.Option(
         "--server", metavar="HOST", help="Host to examine, such as ssh://alice@a (default: this machine)."
     ),
 ]
-LoadsToAsk = Annotated[
+LoadsToExamine = Annotated[
     list[str] | None,
     typer.Option("--load", metavar="HOST", help="Further host to examine; may be repeated (default: none)."),
 ]
 
 
 def doctor(
-    server: ServerToAsk = None,
-    load: LoadsToAsk = None,
+    server: ServerToExamine = None,
+    load: LoadsToExamine = None,
     scheduler: Scheduler = None,
     as_json: AsJson = False,
 ) -> int:
@@ -305,8 +304,8 @@ def limits(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Seed of the order within a round (default 1).")
     ] = None,
-    server: ServerToAsk = None,
-    load: LoadsToAsk = None,
+    server: ServerToExamine = None,
+    load: LoadsToExamine = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Measure the cost of calls, copies and processes on this machine.
@@ -433,7 +432,8 @@ def hosts(
     print_survey(seen, console)
     for machine in seen.machines:
         assert isinstance(machine.doctor, Diagnosis)
-        console.print(f"\nWhat can disturb figures of {machine.address}", style="bold")
+        console.print(f"\nWhat disturbs or limits measurements on {machine.address}", style="bold")
+        console.print(LEGEND, style="dim", soft_wrap=True)
         _print_notable(console, machine.doctor)
         whole = f"{PROGRAM} doctor --server {machine.address}"
         of = f" --scheduler {scheduler}" if scheduler else ""

@@ -26,7 +26,7 @@ class Idle:
             return None
         return (
             f"{host}: its idle agent uses {self.agent_percent:g} % of a CPU (more than "
-            f"{LARGEST_AGENT_PERCENT:g} %): keep it off the CPUs that are measured (lab.server_cpus)"
+            f"{LARGEST_AGENT_PERCENT:g} %). Name the measured CPUs, which it keeps off (lab.server_cpus)"
         )
 
 
