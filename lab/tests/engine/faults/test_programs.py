@@ -126,7 +126,7 @@ def conforms(fault: Fault, strace: Strace) -> None:
             engine = strace(fault, "conform")
             found = [
                 *Conforming("bytes").run(
-                    server.ready.address, cases, stop=None, until_failure=False, engine=engine
+                    server.ready.address, cases, stop=None, until_failure=False, place=Place(engine)
                 )
             ]
     except (EngineError, Refusal) as error:
