@@ -250,7 +250,7 @@ def test_a_kept_damaged_capsule_is_refused_or_harmless(content: bytes, tmp_path:
     assert not list(tmp_path.rglob("evil*"))
 
 
-@pytest.mark.fuzz(examples_a_second=500)
+@pytest.mark.fuzz(examples_a_second=160)
 @given(some.binary(max_size=200), some.integers(0, 4000), some.integers(1, 200))
 def test_random_damage_is_refused_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, garbage: bytes, place: int, length: int

@@ -37,7 +37,10 @@ def test_a_program_measures_its_contender(study: str, base: str, use_engine: Pat
         pytest.skip(whole.absent[next(name for name in whole.absent if name.partition("@")[0] == base)])
     contender = own[0]
     prepared(whole.model_copy(update={"contenders": (contender,)}))
-    found = run_trial(whole, contender, block=1, position=1, seed=1)
+    for attempt in range(1, 4):
+        found = run_trial(whole, contender, block=1, position=1, seed=1, attempt=attempt)
+        if found.loads:
+            break  # on a busy machine, a program may see too little to report anything
     assert [load.tally.errors for load in found.loads] == [{}], found.invalid_reasons
     assert found.summary is not None and found.summary.died is None
     assert ((found.metrics or {})[contender.metric] or 0) > 0

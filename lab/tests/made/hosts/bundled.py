@@ -10,7 +10,7 @@ from thunderherd.records.directory import SavedRun, load
 
 SHORT = {
     "unp-ch30": ("load.settings.loops=40", "load.warm_up_connections=20"),
-    "cse638-pa02": ('load.settings.duration="300ms"',),
+    "cse638-pa02": ('load.settings.duration="100ms"',),
 }
 """What makes a study short. Its figures are then worth little, which does not matter here."""
 
