@@ -10,6 +10,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -132,7 +133,7 @@ def test_a_run_without_one_of_its_hosts_ends_with_what_was_measured(
     (problem,) = ended.value.problems
     assert problem.code == "hosts.lost" and network.names[2] in problem.message
     assert "--resume" in problem.hint
-    assert load(tmp_path / "run").trials
+    assert load(tmp_path / "run").summary is not None, "what was measured can be shown"
     assert network.becomes_empty()
 
 
@@ -273,6 +274,27 @@ def test_hosts_are_called_while_a_load_lasts(
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
     assert_measured(trial)
     assert len(trial.loads) == 2
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_directory_that_is_taken_is_refused_before_a_host_is_reached(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    monkeypatch.setattr(links, "NAMESPACES", tmp_path)
+    (problem,) = refused(lambda: run_study(study_of(tmp_path, network), tmp_path / "run"))
+    assert problem.code == "run.directory_taken"
+
+
+def test_a_cluster_leaves_no_file_here(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with Cluster([parse_host(f"netns:{network.names[0]}")]):
+        assert [*tmp_path.iterdir()]
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -196,6 +196,13 @@ def test_a_running_server_is_watched_on_its_host(network: Network, tmp_path: Pat
     assert trial.metrics is not None and trial.metrics["server_cpu_per_request"]
 
 
+def test_a_running_server_of_another_machine_is_refused(network: Network, tmp_path: Path) -> None:
+    for host in (network.addresses[network.names[2]], network.here, "localhost"):
+        made = study(tmp_path, network, f'[[contenders]]\nname = "own"\nurl = "http://{host}:8080/"\n')
+        (problem,) = refused(lambda: run_study(made, tmp_path / "run", allow_commands=True))  # noqa: B023
+        assert problem.code == "study.other_target" and host in problem.message
+
+
 def test_a_lost_agent_ends_its_programs_and_their_children(network: Network, tmp_path: Path) -> None:
     def lose() -> None:
         assert len(left_of(mark(tmp_path))) >= 2
@@ -353,7 +360,7 @@ def test_an_agent_starts_programs_word_by_word(
     def check() -> None:
         check_command(command, allowed, folder, variables, OF_AGENT)
 
-    if is_allowed and before[-1] != "--":
+    if is_allowed:
         check()
     else:
         assert [each.code for each in refused(check)] == ["hosts.program_not_allowed"]
@@ -393,6 +400,26 @@ def test_an_agent_writes_to_its_own_folder_only(words: list[str]) -> None:
     ]
     (problem,) = refused(check_command, [*command[:2], "--output", f"{OF_AGENT}/x", *command[-3:]], Allowed())
     assert problem.code == "hosts.command", "an agent without a folder writes nowhere"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["host", "/bin/sh", "-c", "id", "--running"],
+        ["host", "--running", "/bin/sh"],
+        ["host", "/bin/sh", "--", "wrk"],
+        ["host", "--ready-line", "--running", "--", "/bin/sh"],
+        ["generate", "--running"],
+        ["generate", "/bin/sh", "-c", "id", "--running"],
+        ["generate", "--unknown", "--", "wrk"],
+        ["count", "/bin/sh", "--", "serve", "epoll"],
+        ["profile", "--output", f"{OF_AGENT}/x", "host", "/bin/sh"],
+    ],
+)
+def test_no_order_of_words_starts_another_program(words: list[str]) -> None:
+    allowed = Allowed(programs=frozenset({Program(("wrk",), None)}))
+    (problem,) = refused(check_command, [str(find_engine()), *words], allowed, folder=OF_AGENT)
+    assert problem.code in ("hosts.command", "hosts.program_not_allowed")
 
 
 @pytest.mark.parametrize("words", [["host", "--running"], ["serve", "epoll"]])

@@ -298,3 +298,19 @@ def test_a_study_in_another_users_folder_runs_no_load(tmp_path: Path) -> None:
     check_owner(made)
     os.chown(made.path, 12345, -1)
     assert [problem.code for problem in refused(check_owner, made)] == ["run.commands_not_allowed"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to another user")
+def test_a_study_in_another_users_folder_chooses_no_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.toml"
+    text = 'name = "hosts"\n[lab]\nserver = "ssh://a"\n'
+    path.write_text(text + "".join(f'[[contenders]]\nname = "{each}"\ndesign = "epoll"\n' for each in "ab"))
+    os.chown(path, 12345, -1)
+
+    def made(*typed: str) -> Study:
+        return load_study(str(path), "quick", typed, client.catalogue())
+
+    (problem,) = refused(check_owner, made())
+    assert problem.code == "run.hosts_not_allowed" and "ssh://a" in problem.message
+    check_owner(made('lab.server="ssh://b"'))
+    assert [each.code for each in refused(check_owner, made('lab.load=["ssh://b"]'))] == [problem.code]

@@ -89,13 +89,6 @@ def commands_in(study: Study) -> list[Sequence[str]]:
     return list(dict.fromkeys(found))
 
 
-def hosts_in(study: Study) -> list[str]:
-    """Return the hosts on which a study measures, and the scheduler that knows them."""
-    labs = [each.lab for each in study.contenders]
-    named = [each for lab in labs for each in (lab.scheduler, lab.server, *lab.load) if each]
-    return list(dict.fromkeys(named))
-
-
 def measured_again(
     directory: Path, out: Path, command: Sequence[str], *, allow_commands: bool, with_out: bool = True
 ) -> tuple[Summary, SavedRun, list[Compared]]:
@@ -125,7 +118,7 @@ def measured_again(
     size = str(saved.run.study.get("size", "quick"))
     study = load_study(str(file), size, saved.run.overrides, catalogue())
     hint = f"read {STUDY_FOLDER}/{file.name} in the capsule; then give --allow-commands"
-    commands, hosts = commands_in(study), hosts_in(study)
+    commands, hosts = commands_in(study), study.hosts
     if commands and not allow_commands:
         raise UserError(
             f"the capsule's study runs a command or loads a server: {' '.join(commands[0])}",

@@ -56,6 +56,13 @@ STARTED = ("serve", "load", "limits", "conform", "host", "generate")
 """The commands of the engine that an agent starts."""
 SENDING, RUNNING = ("load", "conform"), ("host", "generate")
 """Those of them that send to a target, and those that run a program."""
+RUNNING_SERVER = "--running"
+"""The option of `host` by which it watches a server that runs already."""
+WITH_VALUE = (
+    "--count", "--cpus", "--event", "--frequency", "--listen", "--network-namespace", OUTPUT, "--parent",
+    "--ready-line", "--user",
+)  # fmt: skip
+"""The options, each with a value, of commands that run a program."""
 AROUND = ("count", "profile")
 """The commands of the engine that run one of these, after `--`."""
 USABLE = os.sched_getaffinity(0)
@@ -325,10 +332,9 @@ def check_command(
     `folder` is where it may write; None: nowhere.
     """
     words = list(command[1:])
-    if words[:1] and words[0] in AROUND and "--" in words:
-        around, words = words[: words.index("--")], words[words.index("--") + 1 :]
-        joined = [word for word in around if word.startswith(f"{OUTPUT}=")]
-        for path in (*joined, *(after for word, after in pairwise(around) if word == OUTPUT)):
+    if words[:1] and words[0] in AROUND:
+        around, words = _parted(words[1:])
+        for path in around.get(OUTPUT, ()):
             if folder is None or Path(path).parent != folder:
                 raise UserError(
                     f"an agent writes only to its own folder, not to {path}", code="hosts.command"
@@ -346,9 +352,29 @@ def check_command(
             f"to {', '.join(given) or 'the usual address'}",
             code="hosts.target",
         )
-    program = words[words.index("--") + 1 :] if "--" in words and words[0] in RUNNING else []
-    if program or directory or environment or (words[0] in RUNNING and "--running" not in words):
+    options, program = _parted(words[1:]) if words[0] in RUNNING else ({}, [])
+    is_running = words[0] == "host" and RUNNING_SERVER in options
+    if program or directory or environment or (words[0] in RUNNING and not is_running):
         allowed.check_program(program, directory, environment or {})
+
+
+def _parted(words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values of the options of a command that runs a program, and the program, after `--`.
+
+    The engine would take any other word for the beginning of the program.
+    """
+    options: dict[str, list[str]] = {}
+    left = iter(words)
+    for word in left:
+        if word == "--":
+            break
+        if word == RUNNING_SERVER:
+            options[word] = []
+        elif word in WITH_VALUE:
+            options.setdefault(word, []).append(next(left, ""))
+        else:
+            raise UserError(f"an agent knows no option {word!r} of such a command", code="hosts.command")
+    return options, [*left]
 
 
 async def work(options: Mapping[str, Any], ended: asyncio.Future[Any]) -> None:

@@ -14,6 +14,7 @@ umask 077
 command -v {python} >/dev/null || {{ echo "there is no {python}, which the agent needs" >&2; exit 1; }}
 folder="$HOME/{folder}"
 new="$folder/{name}.new"
+trap 'rm -rf "$new"' EXIT
 rm -rf "$new"
 mkdir -p "$new"
 cat >"$new/agent.tar.gz"
@@ -29,6 +30,7 @@ set -eu
 [ -d "$HOME/{folder}" ] || {{ echo "nothing is installed"; exit 0; }}
 ls "$HOME/{folder}"
 rm -rf "$HOME/{folder}"
+rmdir "$(dirname "$HOME/{folder}")" 2>/dev/null || true
 """
 
 

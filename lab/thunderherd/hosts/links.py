@@ -190,6 +190,15 @@ def source_towards(address: str) -> str | None:
     return None
 
 
+def resolved(host: str) -> set[str]:
+    """Return the addresses of a host's name on this machine; the name itself if it has none."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return {host}
+    return {str(address[0]) for *_, address in found}
+
+
 def free_port(address: str = "") -> int:
     """Return a port that nobody uses now, at an address or (empty) at any."""
     with socket.socket() as found:

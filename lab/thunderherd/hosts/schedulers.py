@@ -17,6 +17,7 @@ from importlib import metadata
 from typing import Any, Self
 
 from thunderherd.errors import UserError
+from thunderherd.files import temporary_folder
 from thunderherd.hosts.addresses import (
     LOAD,
     SERVER,
@@ -75,7 +76,9 @@ class Scheduler(ABC):
 
         with contextlib.ExitStack() as held:
             held.enter_context(quiet_logs())
-            held.enter_context(dask.config.set(SETTINGS))
+            # Dask would leave files in a folder of its own.
+            folder = held.enter_context(temporary_folder())
+            held.enter_context(dask.config.set({**SETTINGS, "temporary-directory": str(folder)}))
             self._open(held)
             self._held = held.pop_all()
         return self

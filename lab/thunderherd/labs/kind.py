@@ -164,6 +164,10 @@ class Site:
         """Return the hosts of both sides, that of the server first; none if both are on this machine."""
         return ()
 
+    def is_of_server(self, host: str) -> bool:
+        """True if the host of a running server's URL is that of the server."""
+        return True
+
     def why_unreached(self, client: Place, address: str) -> str:
         """Return why no client at a place could connect to HOST:PORT of the server; empty if nobody knows."""
         return ""

@@ -14,6 +14,7 @@ from thunderherd.engine.lines import Ready
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import UserError
 from thunderherd.hosts.addresses import LOAD, SCHEDULER, SERVER, THIS, listen_at, parse_host
+from thunderherd.hosts.links import LOOPBACK, resolved
 from thunderherd.labs.kind import ROLES, HostFacts, Kind, Role, Site
 from thunderherd.labs.words import Ends, in_words
 from thunderherd.machine import description, noise, proc, tcp_sockets
@@ -186,6 +187,13 @@ class HostsSite(Site):
                 for each in self.hosts()
             },
         }
+
+    def is_of_server(self, host: str) -> bool:
+        known = {*self.server.there.addresses, *self.server.there.greeting["addresses"]}
+        return all(
+            each.ask(resolved, host) <= (known | {LOOPBACK} if each.host == self.server.host else known)
+            for each in self.clients
+        )
 
     def why_unreached(self, client: Place, address: str) -> str:
         from thunderherd.hosts.paths import down_or_dropped

@@ -78,6 +78,7 @@ __all__ = [
     "SavedRun",
     "Summary",
     "TrialRecord",
+    "check_unused",
     "default_directory",
     "is_begun",
     "load",
@@ -229,12 +230,12 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, info: RunInfo, outline: Outline = _whole) -> Self:
         """Makes a new directory, or takes an empty one. Raises `UserError` if it is not empty."""
-        _check_unused(path)
+        check_unused(path)
         path.mkdir(parents=True, exist_ok=True)
         descriptor = _open_for_appending(path)
         try:
             # Another run may have begun and ended meanwhile.
-            _check_unused(path)
+            check_unused(path)
             # Written last: a directory with a run.json can be resumed. One without it is as good as empty.
             write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
         except BaseException:
@@ -325,7 +326,7 @@ class RunDirectory:
         self.close()
 
 
-def _check_unused(path: Path) -> None:
+def check_unused(path: Path) -> None:
     """Raises `UserError` unless a directory is missing, empty, or what an interrupted `create` left."""
     if is_begun(path):
         raise UserError(

@@ -35,6 +35,7 @@ from thunderherd.records.directory import (
     RunDirectory,
     RunInfo,
     SavedRun,
+    check_unused,
     default_directory,
     is_begun,
 )
@@ -110,6 +111,8 @@ def run_study(
     if not allow_commands:
         check_commands(study)
     path = directory or default_directory(study.name)
+    if not resume:
+        check_unused(path)
     engine = find_engine()
     with (
         show or live_view.choose(study) as shown,
@@ -246,6 +249,7 @@ class RunState:
             self._stopped()
             raise
         except UserError:
+            self._keep_results()
             raise
         except BaseException:
             # A full disk, or no memory: the trials are kept.
@@ -273,11 +277,16 @@ class RunState:
         """
         self.show.say(f"stopped: {self._kept()}")
         try:
-            if self.directory.trials:
-                self._finish()
-                self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
+            self._keep_results()
         finally:
             self.show.say(self._how_to_go_on())
+
+    def _keep_results(self) -> None:
+        """Write the summary of the trials so far, such as when a host does not come back."""
+        if self.directory.trials:
+            with contextlib.suppress(UserError, OSError):
+                self._finish()
+                self.show.say(f"report: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}")
 
     def _kept(self) -> str:
         """Return how many trials are on disk, and where."""

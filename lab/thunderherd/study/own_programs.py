@@ -53,22 +53,30 @@ PATH = "path"
 
 
 def check_owner(study: Study) -> None:
-    """Raise `UserError` if a study that is not this user's would run commands."""
+    """Raise `UserError` if a study that is not this user's would run commands, or measure on hosts.
+
+    Hosts that the user has typed are the user's.
+    """
     named = [
         (each.base, program.command)
         for each in study.contenders
         for program in (each.own_server, each.load.generator)
         if program is not None and program.command
     ]
-    if not named or study.path in bundled_studies().values():
+    hosts = [host for host in study.hosts if not any(host in each for each in study.overrides)]
+    if not (named or hosts) or study.path in bundled_studies().values():
         return
     path = study.path.absolute()
     if {path.stat().st_uid, path.parent.stat().st_uid} == {os.geteuid()}:
         return
-    base, command = named[0][0], shlex.join(named[0][1])
+    if named:
+        base, command = named[0][0], shlex.join(named[0][1])
+        what, code = f"{base} runs a command, {command},", "run.commands_not_allowed"
+    else:
+        what, code = f"{study.name} measures on {' and '.join(hosts)},", "run.hosts_not_allowed"
     raise UserError(
-        f"{base} runs a command, {command}, from a study in another user's folder",
-        code="run.commands_not_allowed",
+        f"{what} from a study in another user's folder",
+        code=code,
         hint="read the study; then give --allow-commands",
         where=str(study.path),
     )

@@ -519,6 +519,13 @@ class Study(_Resolved):
         raise UserError(found.at(self.name))
 
     @property
+    def hosts(self) -> list[str]:
+        """The hosts on which it measures, and the scheduler that knows them."""
+        labs = [each.lab for each in self.contenders]
+        named = [each for lab in labs for each in (lab.scheduler, lab.server, *lab.load)]
+        return [each for each in dict.fromkeys(named) if each and each != THIS]
+
+    @property
     def main(self) -> tuple[Contender, ...]:
         """The contenders of the main table; none if the study has only sweeps."""
         return tuple(contender for contender in self.contenders if contender.sweep is None)

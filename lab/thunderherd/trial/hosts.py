@@ -9,6 +9,7 @@ from pathlib import Path
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, UserError
+from thunderherd.hosts.addresses import host_of
 from thunderherd.labs.kind import Role, Site
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.checks.machine import (
@@ -42,6 +43,13 @@ def check_hosts(study: Study, sites: Mapping[str, Site], unfit: dict[str, Proble
 
 def _lacking(made: Contender, site: Site) -> Iterator[Problem]:
     """Yield what the hosts of a contender lack. Sites without hosts were checked as the study was read."""
+    running = made.own_server.address if made.own_server else None
+    if running and not site.is_of_server(host_of(running)):
+        yield Problem(
+            f"{running} is not an address of {site.server.host}, the host of the server",
+            "study.other_target",
+            'give lab.server the host on which the server runs, such as "ssh://a?data=10.0.1.5"',
+        )
     places = {each.host: each for each in (site.server, *site.clients)}
     for host in site.hosts():
         for side in host.roles:
