@@ -28,7 +28,7 @@ def print_survey(found: Survey, console: Console) -> None:
 def _machines(found: Survey) -> Table:
     columns = (
         Column("Host", "name"), Column("Kernel", "short"), Column("CPUs"), Column("Clock ahead"),
-        Column("Agent", unit="%"), Column("Others", unit="%"),
+        Column("Agent (%)"), Column("Others (%)"),
     )  # fmt: skip
     return Table("Hosts", columns, tuple(Row(tuple(map(Cell, _cells(each)))) for each in found.machines))
 
@@ -44,7 +44,7 @@ def _cells(each: Machine) -> tuple[str, ...]:
 def _paths(found: Survey) -> Table:
     columns = (
         Column("Load", "name"), Column("Server", "name"), Column("Address", "short"), Column("MTU"),
-        Column("Link", unit="Mbit/s"), Column("Round trip", unit="µs"), Column("Bandwidth", unit="Gbit/s"),
+        Column("Link (Mbit/s)"), Column("Round trip (µs)"), Column("Bandwidth (Gbit/s)"),
         Column("CPU of load"), Column("CPU of server"),
     )  # fmt: skip
     return Table("Paths", columns, tuple(Row(tuple(map(Cell, _way(each)))) for each in found.paths))
