@@ -130,7 +130,7 @@ def parse_scheduler(text: str) -> str:
         ) from None
     if f"{kind}{divided}" == TCP and not is_loopback(host):
         raise UserError(
-            f"{text!r} is not encrypted, which only a scheduler on loopback may be",
+            f"{text!r} is not encrypted, which only a scheduler at 127.0.0.1 may be",
             code="hosts.not_encrypted",
             hint=f"start it with --protocol tls, and type {TLS}{place}",
         )
