@@ -352,6 +352,7 @@ def test_the_role_of_a_worker(name: str, resources: dict[str, float], roles: lis
         ('server = "worker:a"\nload = ["worker:b"]', ["hosts.needs_scheduler", "hosts.needs_scheduler"]),
         ('scheduler = "tcp://head"\nserver = "worker:a"\nload = ["worker:b"]', ["hosts.not_encrypted"]),
         ('kind = "veth"\nscheduler = "tls://head"', ["study.key_of_other_lab"]),
+        ('server = "ssh://a"\nload = ["ssh://b", "ssh://c", "ssh://b"]', ["study.repeated_host"]),
         ('scheduler = "tls://head"\nserver = "worker:a"\nload = ["worker:b"]', []),
     ],
 )

@@ -539,9 +539,10 @@ OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 def read_late(seen: Observation | TrialRecord) -> list[str]:
     """Return, in words, the edges of the window at which the server was read too late for its figures."""
     window_ns, ends = _readings(seen)
+    or_slow = ", or its hosts answered too slowly" if seen.hosts else ""
     return [
         f"the server was read {late_ns / 1e6:.0f} ms after the {window_ns / 1e6:.0f} ms window {what}: "
-        f"{TOO_BUSY}"
+        f"{TOO_BUSY}{or_slow}"
         for what, late_ns in ends.items()
         if late_ns > LATE_SHARE * window_ns
     ]

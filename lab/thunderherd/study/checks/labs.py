@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from thunderherd.engine.catalogue import Catalogue, IntegerSetting, Setting
@@ -42,6 +43,9 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
         elif key in (SERVER, LOAD):
             hosts = [value] if isinstance(value, str) else value
             _check_addresses(lambda host: parse_host_of(host, each.lab.scheduler), hosts, place, problems)
+            for host in [host for host, times in Counter(hosts).items() if times > 1]:
+                message = f"{key} names {host} more than once"
+                problems.add(place, message, code="study.repeated_host", hint="name it once")
         elif key == SCHEDULER:
             _check_addresses(parse_scheduler, [value], place, problems)
         elif setting := congestion_setting(catalogue):
