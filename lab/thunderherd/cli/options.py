@@ -187,7 +187,8 @@ def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
 
     results = load(directory)
     if results.summary is None:
-        study = results.run.study.get("name", "STUDY")
+        files = [word for word in results.run.command if word.endswith(".toml")]
+        study = files[0] if files else results.run.study.get("name", "STUDY")
         raise UserError(
             f"the run has not ended ({len(results.trials)} trials so far)",
             code="results.unfinished",

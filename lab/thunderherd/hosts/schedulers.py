@@ -253,7 +253,7 @@ class OthersScheduler(Scheduler):
             raise UserError(
                 f"the scheduler {self.address} is not reached: {in_words(error)}",
                 code="hosts.no_scheduler",
-                hint="start it: dask scheduler --protocol tls",
+                hint="start it (dask scheduler --protocol tls), with the certificates that this machine has",
             ) from None
         here = facts()
         # The scheduler reads what it passes on.
