@@ -33,13 +33,14 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
 LONGEST = (
+    "hosts/test_scheduler", "hosts/test_own_programs", "hosts/test_studies", "hosts/test_before_trials",
     "gate/test_ends", "cli/test_surroundings", "conform/test_conformance", "repository/test_extending",
     "../../bench/tests/test_soak",
     "repository/test_tutorial", "capsule/test_replay", "engine/faults/test_servers", "cli/test_signals",
     "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
     "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
-    "hosts/test_cluster", "hosts/test_studies", "run/test_claims_decided", "studies/test_peers",
-    "show/tables/test_sweeps", "study/checks/test_refused",
+    "hosts/test_cluster", "hosts/test_ssh", "hosts/test_host_faults", "run/test_claims_decided",
+    "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
     "show/charts/test_sweeps", "show/report/test_page", "show/report/test_sweeps",
     "statistics/test_crossings_simulation", "repository/test_kept_reports",
     "statistics/test_comparisons_simulation", "show/test_marked", "show/test_golden",

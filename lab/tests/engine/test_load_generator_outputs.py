@@ -154,7 +154,7 @@ def test_each_beginning_of_an_output_is_refused_or_read(name: str) -> None:
         assert (found.requests or 0) <= (whole.requests or 0)
 
 
-@pytest.mark.fuzz(examples_a_second=1800)
+@pytest.mark.fuzz(examples_a_second=1200)
 @given(
     name=some.sampled_from(sorted(READ)),
     garbage=some.text(max_size=60),

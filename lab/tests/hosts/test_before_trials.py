@@ -207,9 +207,8 @@ def test_a_run_says_what_it_sends_to_other_machines(
 def test_doctor_and_limits_ask_hosts(network: Network) -> None:
     one, other = (f"netns:{each}" for each in network.names[:2])
     runner = CliRunner()
-    both = json.loads(runner.invoke(app, ["doctor", "--json", "--server", one, "--load", other]).stdout)
-    assert [*both] == [one, other] and all(each["examinations"] for each in both.values())
-    words = ["limits", "system_call", "--duration", "100ms", "--rounds", "3"]
+    assert json.loads(runner.invoke(app, ["doctor", "--json", "--server", one]).stdout)["examinations"]
+    words = ["limits", "system_call", "--duration", "100ms", "--rounds", "2"]
     found = runner.invoke(app, [*words, "--json", "--server", one, "--load", other])
     assert found.exit_code == 0, found.output
     assert [*json.loads(found.stdout)] == [one, other]

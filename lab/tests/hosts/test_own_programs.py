@@ -197,10 +197,14 @@ def test_a_running_server_is_watched_on_its_host(network: Network, tmp_path: Pat
 
 
 def test_a_running_server_of_another_machine_is_refused(network: Network, tmp_path: Path) -> None:
-    for host in (network.addresses[network.names[2]], network.here, "localhost"):
-        made = study(tmp_path, network, f'[[contenders]]\nname = "own"\nurl = "http://{host}:8080/"\n')
-        (problem,) = refused(lambda: run_study(made, tmp_path / "run", allow_commands=True))  # noqa: B023
-        assert problem.code == "study.other_target" and host in problem.message
+    def running(host: str) -> Study:
+        return study(tmp_path, network, f'[[contenders]]\nname = "own"\nurl = "http://{host}:8080/"\n')
+
+    with sites_of(running(network.here)) as sites:
+        for host in (network.addresses[network.names[2]], network.here, "localhost"):
+            (problem,) = refused(check_hosts, running(host), sites)
+            assert problem.code == "study.other_target" and host in problem.message
+        check_hosts(running(network.addresses[network.names[0]]), sites)
 
 
 def test_a_lost_agent_ends_its_programs_and_their_children(network: Network, tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ from thunderherd.records.directory import SavedRun, load
 
 SHORT = {
     "unp-ch30": ("load.settings.loops=40", "load.warm_up_connections=20"),
-    "cse638-pa02": ('load.settings.duration="100ms"',),
+    "cse638-pa02": (
+        'load.settings.duration="100ms"',
+        'sizes.quick.parts=["sizes_1", "sizes_8", "loopback", "large_mtu"]',
+    ),
 }
 """What makes a study short. Its figures are then worth little, which does not matter here."""
 
