@@ -33,12 +33,12 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 
 LONGEST = (
-    "hosts/test_scheduler", "hosts/test_own_programs", "hosts/test_studies", "hosts/test_before_trials",
-    "gate/test_ends", "cli/test_surroundings", "conform/test_conformance", "repository/test_extending",
-    "../../bench/tests/test_soak",
+    "search/test_compare", "hosts/test_scheduler", "hosts/test_own_programs", "hosts/test_studies",
+    "hosts/test_before_trials", "gate/test_ends", "cli/test_surroundings", "conform/test_conformance",
+    "repository/test_extending", "../../bench/tests/test_soak",
     "repository/test_tutorial", "capsule/test_replay", "engine/faults/test_servers", "cli/test_signals",
     "repository/test_sources", "show/report/test_pages", "cli/test_main", "trial/test_load_generator_trials",
-    "repository/test_classroom", "search/test_crossover", "search/test_compare", "study/test_defaults",
+    "repository/test_classroom", "search/test_crossover", "study/test_defaults",
     "hosts/test_cluster", "hosts/test_ssh", "hosts/test_host_faults", "run/test_claims_decided",
     "studies/test_peers", "show/tables/test_sweeps", "study/checks/test_refused",
     "show/charts/test_sweeps", "show/report/test_page", "show/report/test_sweeps",

@@ -258,8 +258,8 @@ def test_clocks_that_differ_are_compared(
     )
 
 
-IMPATIENT = "from thunderherd.hosts import agent; agent.ABANDONED_SECONDS = 2.0; agent.main()"
-"""An agent that ends what it started after two seconds without a call."""
+IMPATIENT = "from thunderherd.hosts import agent; agent.ABANDONED_SECONDS = 1.0; agent.main()"
+"""An agent that ends what it started after a second without a call."""
 
 
 @pytest.mark.usefixtures("use_engine")
@@ -268,8 +268,8 @@ def test_hosts_are_called_while_a_load_lasts(
 ) -> None:
     """All agents but one would otherwise end their processes in a window of more than a minute."""
     monkeypatch.setattr(links, "AGENT", [sys.executable, "-c", IMPATIENT])
-    monkeypatch.setattr(clusters, "KEEP_SECONDS", 0.5)
-    study = study_of(tmp_path, network, "6s")
+    monkeypatch.setattr(clusters, "KEEP_SECONDS", 0.3)
+    study = study_of(tmp_path, network, "3500ms")
     with site_of(study.contenders[0].lab) as site:
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)
     assert_measured(trial)

@@ -127,7 +127,7 @@ def lost_here(
 
 
 @pytest.mark.usefixtures("use_engine")
-@pytest.mark.parametrize("name", ["server", "load-1"])
+@pytest.mark.parametrize("name", ["server", pytest.param("load-1", marks=pytest.mark.thorough)])
 def test_a_killed_worker_ends_the_trial_with_its_name_and_comes_back(
     others: DaskCluster, tmp_path: Path, name: str
 ) -> None:
@@ -138,6 +138,7 @@ def test_a_killed_worker_ends_the_trial_with_its_name_and_comes_back(
     assert any(f"host {name} was lost" in each for each in trial.invalid_reasons), trial
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_a_cut_link_ends_the_trial_with_the_name_of_the_host(others: DaskCluster, tmp_path: Path) -> None:
     """In time even with the scheduler's default settings, which give a worker up after 30 s."""
@@ -163,7 +164,7 @@ def test_a_killed_scheduler_ends_the_trial_and_comes_back(others: DaskCluster, t
 
 
 @pytest.mark.usefixtures("use_engine")
-@pytest.mark.parametrize("name", ["scheduler", "load-1"])
+@pytest.mark.parametrize("name", ["scheduler", pytest.param("load-1", marks=pytest.mark.thorough)])
 def test_a_run_without_its_cluster_ends_with_what_was_measured(
     others: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_second_run_is_refused_and_nothing_is_left_of_a_killed_one(
         assert_measured(run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_a_worker_with_a_nanny_and_several_threads_measures_and_returns(
     network: Network, cluster_alone: DaskCluster, tmp_path: Path
@@ -235,7 +237,7 @@ def test_a_worker_with_a_nanny_and_several_threads_measures_and_returns(
 
 
 @pytest.mark.usefixtures("use_engine")
-@pytest.mark.parametrize("name", ["load-0", "scheduler"])
+@pytest.mark.parametrize("name", ["load-0", pytest.param("scheduler", marks=pytest.mark.thorough)])
 def test_a_process_that_stands_still_is_lost(others: DaskCluster, tmp_path: Path, name: str) -> None:
     stopped = others.processes[name]
     trial = lost_here(
@@ -403,6 +405,7 @@ def test_without_encryption_only_loopback_is_accepted(network: Network, tmp_path
         assert problem.code == "hosts.not_encrypted" and network.here in problem.message
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_two_labs_of_a_run_share_a_worker(others: DaskCluster, tmp_path: Path) -> None:
     lab = study_of(tmp_path, others).contenders[0].lab
@@ -420,6 +423,7 @@ def test_two_labs_of_a_run_share_a_worker(others: DaskCluster, tmp_path: Path) -
             assert site.clients[0].ask(time.monotonic_ns) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_the_workers_of_a_scheduler_are_looked_at(network: Network, cluster_alone: DaskCluster) -> None:
     others = cluster_alone
