@@ -38,6 +38,7 @@ from thunderherd.trial.sites import site_of, sites_of
 from thunderherd.trial.trial import run_trial
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_a_run_across_hosts_has_the_shape_of_any_other(network: Network, tmp_path: Path) -> None:
     study = study_of(tmp_path, network)
@@ -262,6 +263,7 @@ IMPATIENT = "from thunderherd.hosts import agent; agent.ABANDONED_SECONDS = 1.0;
 """An agent that ends what it started after a second without a call."""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_hosts_are_called_while_a_load_lasts(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -297,6 +299,7 @@ def test_a_cluster_leaves_no_file_here(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 def test_hosts_measure_over_ipv6(network: Network, tmp_path: Path) -> None:
     of = {name: f"fd{os.getpid() % 256:02x}::{place}" for place, name in enumerate(network.names, start=2)}
