@@ -313,4 +313,6 @@ def test_a_study_in_another_users_folder_chooses_no_hosts(tmp_path: Path) -> Non
     (problem,) = refused(check_owner, made())
     assert problem.code == "run.hosts_not_allowed" and "ssh://a" in problem.message
     check_owner(made('lab.server="ssh://b"'))
-    assert [each.code for each in refused(check_owner, made('lab.load=["ssh://b"]'))] == [problem.code]
+    check_owner(made('lab.server="ssh://a"'))
+    check_owner(made("lab.server=ssh://a"))
+    assert [each.code for each in refused(check_owner, made('lab.load=["ssh://ab"]'))] == [problem.code]

@@ -75,8 +75,8 @@ AllowCommands = Annotated[
     bool,
     typer.Option(
         "--allow-commands",
-        help="Run commands on other hosts, and the commands of a study in another user's folder, on its "
-        "hosts (default: refuse).",
+        help="Run commands on other hosts, and use commands and hosts of a study in another user's folder "
+        "(default: refuse).",
     ),
 ]
 Overrides = Annotated[

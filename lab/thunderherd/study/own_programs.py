@@ -63,7 +63,11 @@ def check_owner(study: Study) -> None:
         for program in (each.own_server, each.load.generator)
         if program is not None and program.command
     ]
-    hosts = [host for host in study.hosts if not any(host in each for each in study.overrides)]
+    # A value may be typed without quotes.
+    typed = [(each, each.partition("=")[2]) for each in study.overrides]
+    hosts = [
+        host for host in study.hosts if not any(show(host) in each or host == value for each, value in typed)
+    ]
     if not (named or hosts) or study.path in bundled_studies().values():
         return
     path = study.path.absolute()
