@@ -32,7 +32,7 @@ from thunderherd.run.progress import PlainProgress
 from thunderherd.run.runner import run_study
 from thunderherd.show.tables.limits import limits_table
 from thunderherd.study.loading import load_study
-from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most
+from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most, sent_before
 from thunderherd.trial.sites import sites_of
 
 pytestmark = pytest.mark.usefixtures("use_engine")
@@ -196,10 +196,12 @@ def test_a_run_says_what_it_sends_to_other_machines(
     said: str,
 ) -> None:
     study = study_of(tmp_path, network, settings=settings)
-    assert [*sent_at_most(study, sites, 2)] == [], "all are on this machine"
+    assert [*sent_at_most(study, sites, 2), *sent_before(study)] == [], "all are on this machine"
     monkeypatch.setattr(HostAddress, "is_here", False)
     (line,) = sent_at_most(study, sites, 2)
     server, *others = (f"netns:{each}" for each in network.names)
+    (before,) = sent_before(study)
+    assert before.startswith(f"{others[0]} and {others[1]} will send") and server in before
     assert line.startswith(f"{others[0]} and {others[1]} will send to {network.addresses[network.names[0]]}")
     assert server in line and "at most 2 trials of at most 7 connections" in line and line.endswith(said)
 

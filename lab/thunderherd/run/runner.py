@@ -57,7 +57,7 @@ from thunderherd.study.resolved import LEFT_OUT
 from thunderherd.text.figures import count
 from thunderherd.toml.quantities import quantity_of
 from thunderherd.trial.caveats import PASSED_CASES
-from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most
+from thunderherd.trial.hosts import check_hosts, places_of_machines, sent_at_most, sent_before
 from thunderherd.trial.outline import outline
 from thunderherd.trial.sites import sites_of
 from thunderherd.trial.trial import ProfileFiles, run_trial
@@ -114,10 +114,11 @@ def run_study(
     if not resume:
         check_unused(path)
     engine = find_engine()
-    with (
-        show or live_view.choose(study) as shown,
-        sites_of(study, engine) as sites,
-    ):
+    with contextlib.ExitStack() as held:
+        shown = held.enter_context(show or live_view.choose(study))
+        for line in sent_before(study):
+            shown.say(line)
+        sites = held.enter_context(sites_of(study, engine))
         for line in sent_at_most(study, sites, ATTEMPTS):
             shown.say(line)
         study, opened = _open(study, path, seed, resume, command, conform, engine, sites, shown)

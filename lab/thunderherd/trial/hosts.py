@@ -9,7 +9,7 @@ from pathlib import Path
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.places.place import Place
 from thunderherd.errors import Problem, UserError
-from thunderherd.hosts.addresses import host_of
+from thunderherd.hosts.addresses import THIS, host_of
 from thunderherd.labs.kind import Role, Site
 from thunderherd.study.checks.labs import CONGESTION, congestion_setting
 from thunderherd.study.checks.machine import (
@@ -91,6 +91,19 @@ def places_of_machines(sites: Iterable[Site]) -> list[Place]:
         for place in site.machines:
             found.setdefault(machine_of.get(place.host, ""), place)
     return list(found.values())
+
+
+def sent_before(study: Study) -> list[str]:
+    """Return what hosts that are not on this machine send while their paths are looked for."""
+    found = []
+    for lab in (each.lab for each in study.contenders if each.lab.ends.are_hosts):
+        ends = lab.ends
+        if not all(each.is_here for each in (ends.server, *ends.load) if each is not None):
+            senders = " and ".join(lab.load) or THIS
+            found.append(
+                f"{senders} will send a few bytes to each address of {lab.server or THIS}, to find a path"
+            )
+    return list(dict.fromkeys(found))
 
 
 def sent_at_most(study: Study, sites: Mapping[str, Site], attempts: int) -> Iterator[str]:
