@@ -79,6 +79,8 @@ name = "epoll"
 design = "epoll"
 """
 SETTINGS = 'clients = 4, connections = "kept", duration = "300ms", warm_up = "50ms"'
+BY_COUNT = "children = 4, loops = 25"
+"""A load that ends by count: however busy the machine, a trial has all metrics of the server."""
 SIZES = 'sizes = "file:sizes.csv"'
 WRK = 'command = ["wrk", "-t1", "-c{clients}", "-d1", "--latency", "http://{host}:{port}/"]\nparser = "wrk"\n'
 
@@ -125,9 +127,9 @@ def known(trial: TrialRecord) -> set[str]:
 
 
 def test_a_server_on_a_host_is_measured_as_on_this_machine(network: Network, tmp_path: Path) -> None:
-    of_hosts = study(tmp_path, network, OWN, load_hosts=2)
+    of_hosts = study(tmp_path, network, OWN, load_hosts=2, kind="closed", settings=BY_COUNT)
     there = measured(of_hosts, tmp_path / "there")
-    here = measured(study(tmp_path, None, OWN), tmp_path / "here")
+    here = measured(study(tmp_path, None, OWN, kind="closed", settings=BY_COUNT), tmp_path / "here")
     trial, other = there.trials[-1], here.trials[-1]
     assert trial.ready is not None and other.ready is not None
     address = network.addresses[network.names[0]]
@@ -171,7 +173,7 @@ def test_files_of_requests_are_copied_to_each_host_of_the_load(network: Network,
         kind="closed",
         server="settings = { largest_resource = 300 }\n",
         load="warm_up_connections = 5\n",
-        settings=f"children = 4, loops = 25, {SIZES}",
+        settings=f"{BY_COUNT}, {SIZES}",
     )
     trial = measured(made, tmp_path / "run").trials[-1]
     assert len(trial.loads) == 2 and len(trial.warm_up) == 1
@@ -189,7 +191,8 @@ def test_a_running_server_is_watched_on_its_host(network: Network, tmp_path: Pat
     with subprocess.Popen([*words, "--listen", address], stdout=subprocess.DEVNULL) as running:
         try:
             url = f'[[contenders]]\nname = "own"\nurl = "http://{address}/"\n'
-            trial = measured(study(tmp_path, network, url), tmp_path / "run").trials[-1]
+            made = study(tmp_path, network, url, kind="closed", settings=BY_COUNT)
+            trial = measured(made, tmp_path / "run").trials[-1]
         finally:
             running.terminate()
     assert trial.ready is not None and trial.ready.server_pid == running.pid
