@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
@@ -15,6 +13,8 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
+use thunderherd_engine::net::netlink::Netlink;
+use thunderherd_engine::net::socket_diagnosis::{SocketDiagnosis, socket};
 
 use super::eventually;
 
@@ -210,19 +210,19 @@ pub fn thaw(group: i32) {
     killpg(Pid::from_raw(group), Signal::SIGCONT).expect("the group is there");
 }
 
-/// Whether a process listens on a port. The kernel shows listeners first, so the rest, possibly tens of thousands left by
-/// other tests, need not be read (/proc/net/tcp).
+/// Whether a process listens on a port.
 pub fn listens(port: u16) -> bool {
-    const LISTEN: u8 = 0x0a;
-    tcp_sockets().take_while(|socket| socket.state == LISTEN).any(|socket| socket.local == port)
+    let listeners = SocketDiagnosis::open().and_then(|mut kernel| kernel.every_listener());
+    listeners.expect("the kernel lists its listeners").iter().any(|(address, _)| address.port() == port)
 }
 
 /// Returns the ports of connections towards a port at the end that keeps them in TIME_WAIT. Some may belong to an earlier
 /// user of the port.
 pub fn in_time_wait_towards(port: u16) -> BTreeSet<u16> {
-    const TIME_WAIT: u8 = 0x06;
-    let kept = tcp_sockets().filter(|socket| socket.state == TIME_WAIT && socket.remote == port);
-    kept.map(|socket| socket.local).collect()
+    let mut id = SocketId::new_v4();
+    (id.destination_port, id.cookie) = (port, ANY_COOKIE);
+    let kept = sock_diag().list(request(id, StateFlags::TIME_WAIT)).expect("the kernel lists its sockets");
+    kept.into_iter().filter_map(socket).map(|socket| socket.header.socket_id.source_port).collect()
 }
 
 /// Returns the number of connections that the full TIME_WAIT table could not take (net.ipv4.tcp_max_tw_buckets).
@@ -234,55 +234,28 @@ pub fn not_kept_in_time_wait() -> u64 {
     counts.nth(place).unwrap().parse().unwrap()
 }
 
-/// A line of /proc/net/tcp: the two ports, and the state (`enum` of netinet/tcp.h).
-struct TcpSocket {
-    local: u16,
-    remote: u16,
-    state: u8,
-}
-
-fn tcp_sockets() -> impl Iterator<Item = TcpSocket> {
-    let of_line = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let port = |field: usize| u16::from_str_radix(fields.get(field)?.rsplit_once(':')?.1, 16).ok();
-        Some(TcpSocket { local: port(1)?, remote: port(2)?, state: u8::from_str_radix(fields.get(3)?, 16).ok()? })
-    };
-    let file = fs::File::open("/proc/net/tcp").expect("the kernel lists its sockets");
-    BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(move |line| of_line(&line))
-}
-
-/// Returns the inode of the socket of 127.0.0.1 with these local and remote ports. Queries only that one (sock_diag(7)):
-/// searching all of /proc/net/tcp would take longer than most tests.
+/// Returns the inode of the socket of 127.0.0.1 with these local and remote ports.
 pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
     let mut id = SocketId::new_v4();
     (id.source_address, id.destination_address) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
-    (id.source_port, id.destination_port) = (local, remote);
-    // This cookie matches every socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
-    id.cookie = [0xff; 8];
-    let request = InetRequest {
-        family: AF_INET,
-        protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::empty(),
-        states: StateFlags::all(),
-        socket_id: id,
-    };
-    let mut question = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
-    question.header.flags = NLM_F_REQUEST;
-    question.finalize();
-    let mut bytes = vec![0; question.buffer_len()];
-    question.serialize(&mut bytes);
-    let socket = netlink_sys::Socket::new(NETLINK_SOCK_DIAG).expect("the kernel reports sockets");
-    socket.send(&bytes, 0).expect("the kernel takes queries");
-    let (answer, _) = socket.recv_from_full().expect("the kernel answers");
-    let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).expect("its answer can be read");
-    match answer.payload {
-        // If there is no such connection, the kernel returns the listener.
-        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-            (found.header.socket_id.destination_port == remote).then_some(found.header.inode.into())
-        }
-        NetlinkPayload::Error(_) => None,
-        other => panic!("the kernel answers {other:?}"),
-    }
+    (id.source_port, id.destination_port, id.cookie) = (local, remote, ANY_COOKIE);
+    let found = sock_diag().get(request(id, StateFlags::all())).ok()?.into_iter().find_map(socket)?;
+    // If there is no such connection, the kernel returns the listener.
+    (found.header.socket_id.destination_port == remote).then_some(found.header.inode.into())
+}
+
+/// Matches every socket (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+const ANY_COOKIE: [u8; 8] = [0xff; 8];
+
+/// Asks the kernel for some sockets (sock_diag(7)). /proc/net/tcp would list all, possibly tens of thousands left by other
+/// tests, and may leave some out while others come and go.
+fn sock_diag() -> Netlink<SockDiagMessage> {
+    Netlink::of_family(NETLINK_SOCK_DIAG).expect("the kernel reports sockets")
+}
+
+fn request(socket_id: SocketId, states: StateFlags) -> SockDiagMessage {
+    let extensions = ExtensionFlags::empty();
+    SockDiagMessage::InetRequest(InetRequest { family: AF_INET, protocol: IPPROTO_TCP, extensions, states, socket_id })
 }
 
 /// Whether a process has a socket open.
