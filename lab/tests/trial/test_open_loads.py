@@ -16,6 +16,7 @@ from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.histograms import merged, percentile_ns
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial.caveats import AT_CLIENTS, AT_SERVER, MEANINGS, NOWHERE, closing_notes, latency_notes
+from thunderherd.trial.faults import faults_of
 from thunderherd.trial.load_validity import (
     BUSY,
     CLIENT_LIMITED,
@@ -228,6 +229,18 @@ def test_load_whose_clients_gave_up_invalidates_its_trial(
     load = closed.loads[0].model_copy(update={"validity": validity})
     (reason,) = validity_faults(Observation(contender, loads=[load]))
     assert reason.startswith(f"load: {cause} = 0.9, ") and reason.endswith(" 0: clients gave up")
+
+
+def test_a_fault_of_a_load_names_its_host_if_there_are_several(study: Study, closed: TrialRecord) -> None:
+    (load,) = closed.loads
+    failed = [load.model_copy(update={"interrupted": each}) for each in (False, True, True)]
+
+    def faults(*hosts: str) -> list[str]:
+        seen = Observation(study.contender("closed"), loads=failed, load_hosts=hosts)
+        return [each for each in faults_of(seen) if "interrupted" in each]
+
+    assert faults("a", "b") == ["load: interrupted, on b", "load: interrupted, on a"]
+    assert faults("a") == faults() == ["load: interrupted"] * 2
 
 
 def saturated(load: LoadResult) -> LoadResult:

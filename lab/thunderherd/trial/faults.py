@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from thunderherd.engine.lines import LoadResult
 from thunderherd.study.resolved import BY_RESET, CLOSING, PIPELINE
 from thunderherd.text.figures import count
 from thunderherd.trial.load_validity import validity_faults
@@ -57,16 +58,21 @@ def faults_of(seen: Observation) -> list[str]:
 
 def _load_faults(seen: Observation) -> Iterator[str]:
     for what, results in (("warm-up", seen.warm_up), ("load", seen.loads)):
-        for result in results:
-            if errors := _in_words(result.tally.errors):
-                first = f" (first: {result.first_error})" if result.first_error else ""
-                yield f"{what}: errors: {errors}{first}"
-            if result.interrupted:
-                yield f"{what}: interrupted"
-            if result.tally.workers_lost:
-                yield f"{what}: {count(result.tally.workers_lost, 'client process', 'client processes')} died"
-            if result.expected_requests not in (None, result.tally.requests):
-                yield f"{what}: {result.tally.requests} correct replies of {result.expected_requests}"
+        for number, result in enumerate(results):
+            for fault in _result_faults(result):
+                yield f"{what}: {fault}{seen.on_host(number)}"
+
+
+def _result_faults(result: LoadResult) -> Iterator[str]:
+    if errors := _in_words(result.tally.errors):
+        first = f" (first: {result.first_error})" if result.first_error else ""
+        yield f"errors: {errors}{first}"
+    if result.interrupted:
+        yield "interrupted"
+    if result.tally.workers_lost:
+        yield f"{count(result.tally.workers_lost, 'client process', 'client processes')} died"
+    if result.expected_requests not in (None, result.tally.requests):
+        yield f"{result.tally.requests} correct replies of {result.expected_requests}"
 
 
 def _window_faults(seen: Observation) -> Iterator[str]:

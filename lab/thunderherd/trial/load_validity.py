@@ -53,9 +53,9 @@ def validity_faults(seen: Observation) -> Iterator[str]:
     """
     if seen.overload_counts and was_overloaded(seen.loads):
         return
-    for result in seen.loads:
+    for number, result in enumerate(seen.loads):
         if found := [check for check in _failed(result) if _forbids(check, result)]:
-            yield in_words(min(found, key=_place))
+            yield in_words(min(found, key=_place)) + seen.on_host(number)
 
 
 def validity_warnings(seen: Observation) -> Iterator[str]:

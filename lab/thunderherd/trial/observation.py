@@ -90,6 +90,8 @@ class Observation:
     time_wait_limit: int | None = None
     listener_holders: int | None = None
     hosts: Sequence[HostFacts] = ()
+    load_hosts: Sequence[str] = ()
+    """The places that the load processes take in turn."""
     agreed_start: bool = False
     """True if the load processes agreed on a start."""
 
@@ -203,6 +205,11 @@ class Observation:
             )
             for each in self.hosts
         ]
+
+    def on_host(self, number: int) -> str:
+        """Return words with the host of a load process, numbered from 0; empty if it is the only one."""
+        hosts = self.load_hosts
+        return f", on {hosts[number % len(hosts)]}" if len(hosts) > 1 else ""
 
     def start_skew_seconds(self) -> float | None:
         """Return the time between the first and the last start of the load; None if none was agreed on."""

@@ -91,6 +91,7 @@ def run_trial(
         frozenset(measure.states),
         overload_counts=measure.overload == "counts",
         hosts=site.hosts(),
+        load_hosts=[each.host for each in site.clients],
     )
     trial = _Trial(contender, measure.counters_asked, site, seen, profiles)
     try:
