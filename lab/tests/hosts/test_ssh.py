@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,9 @@ def test_an_agent_is_installed_measures_and_is_removed(
     network: Network, over_ssh: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{over_ssh['bin']}:{os.environ['PATH']}")
+    # Too long a path for a socket.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 25)))
+    Path(tempfile.gettempdir()).mkdir()
     server, other = (parse_host(f"ssh://{name}") for name in network.names[:2])
     (problem,) = refused(Cluster([server]).__enter__)
     assert problem.code in ("hosts.not_started", "hosts.other_version") and "--install" in problem.hint

@@ -7,9 +7,12 @@ scheduler. No other port of the host has to be reachable, except by the measured
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from thunderherd.engine.process import one_line
@@ -28,6 +31,10 @@ OPTIONS = {
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "2",
 }
+LONGEST_FOLDER = 50
+"""Of the path of the temporary folder, in bytes: that of a socket has at most 107, and ssh(1) adds 17."""
+SHORT_FOLDER = Path("/tmp")
+"""Where the socket is if that path would be too long."""
 FAILED = 255
 """The exit status of ssh(1) if it cannot connect, or loses its connection."""
 FORWARD_SECONDS = 20.0
@@ -49,7 +56,9 @@ class SshLink(Link):
     def __init__(self, address: HostAddress) -> None:
         super().__init__(address)
         self._held = contextlib.ExitStack()
-        self._socket = self._held.enter_context(temporary_folder()) / "ssh"
+        is_long = len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER
+        folder = temporary_folder(SHORT_FOLDER if is_long else None)
+        self._socket = self._held.enter_context(folder) / "ssh"
 
     def command(self) -> Sequence[str]:
         agent = f'"$HOME"/{FOLDER}/{bundle_name()}/agent'
