@@ -91,7 +91,7 @@ def test_a_cpu_that_is_kept_from_a_run_is_refused(on_one_cpu: Sequence[str], her
     ("controller", "files", "what"),
     [
         ("memory", ("memory.max", "memory.limit_in_bytes"), "memory"),
-        ("pids", ("pids.max",), "processes and threads"),
+        pytest.param("pids", ("pids.max",), "processes and threads", marks=pytest.mark.thorough),
     ],
 )
 def test_doctor_names_the_limit_of_a_control_group(

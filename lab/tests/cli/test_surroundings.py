@@ -43,6 +43,24 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory, real_engine: Path) -> Path:
+    """The results of the study in `here`."""
+    folder = tmp_path_factory.mktemp("run-once")
+    (folder / "small.toml").write_text(STUDY)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("THUNDERHERD_ENGINE", str(real_engine))
+        ended = shell("$T run small.toml --out run", folder)
+    assert ended.returncode == 0, ended
+    return folder / "run"
+
+
+@pytest.fixture
+def run(here: Path, run_once: Path) -> Path:
+    """A copy of these results, in `here`."""
+    return shutil.copytree(run_once, here / "run")
+
+
 # Standard streams -------------------------------------------------------------------------------------------
 
 
@@ -64,9 +82,8 @@ def test_a_mistake_with_closed_streams_has_its_status(here: Path) -> None:
 
 
 @as_root
-def test_a_run_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path) -> None:
-    assert shell("$T run small.toml --out run", here).returncode == 0
-    run, targets = here / "run", here / "targets"
+def test_a_run_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path, run: Path) -> None:
+    targets = here / "targets"
     targets.mkdir()
     names = [path.name for path in run.iterdir() if path.is_file()]
     planted = [*(f".{name}.unfinished" for name in names), *(name for name in names if not own(name))]
@@ -83,9 +100,8 @@ def test_a_run_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path
 
 
 @as_root
-def test_a_chart_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path) -> None:
-    assert shell("$T run small.toml --out run", here).returncode == 0
-    run, target = here / "run", here / "target"
+def test_a_chart_in_the_folder_of_somebody_else_follows_no_planted_link(here: Path, run: Path) -> None:
+    target = here / "target"
     name = shell("$T plot run", here).stdout.split()[0]
     target.write_text("untouched")
     (run / f"{name}.svg").symlink_to(target)
@@ -96,9 +112,9 @@ def test_a_chart_in_the_folder_of_somebody_else_follows_no_planted_link(here: Pa
     assert not (run / f"{name}.svg").is_symlink() and (run / f"{name}.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("command", ["plot run blocks --format svg", "report run", "table run main"])
 def test_a_link_or_a_pipe_that_the_user_typed_is_written_to(command: str, here: Path) -> None:
-    assert shell("$T run small.toml --out run", here).returncode == 0
     link, target = here / "link", here / "target"
     target.write_text("old")
     link.symlink_to(target)
@@ -117,9 +133,8 @@ def own(name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["trials.jsonl", "counted.jsonl", "with_counters.jsonl", "profiles.jsonl"])
-def test_trials_are_not_appended_to_a_link(name: str, here: Path) -> None:
-    assert shell("$T run small.toml --out run", here).returncode == 0
-    elsewhere, link = here / "elsewhere", here / "run" / name
+def test_trials_are_not_appended_to_a_link(name: str, here: Path, run: Path) -> None:
+    elsewhere, link = here / "elsewhere", run / name
     elsewhere.write_text("no line")
     if link.exists():
         shutil.move(link, elsewhere)
@@ -152,8 +167,15 @@ PIPES = {
 BASELINE = "data/thunderherd/baselines/first/baseline.json"
 
 
-@pytest.mark.parametrize("what", PIPES)
-@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        *((what, "pipe") for what in PIPES),
+        # They are told apart in one place, for all.
+        ("a study", "device"),
+        *(pytest.param(what, "device", marks=pytest.mark.thorough) for what in PIPES if what != "a study"),
+    ],
+)
 def test_a_pipe_or_a_device_for_a_file_is_refused_at_once(what: str, kind: str, here: Path) -> None:
     for path in (here / each for each in ("pipe.toml", "run/run.json", "run/trials.jsonl", BASELINE)):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -440,6 +440,7 @@ def test_the_script_for_pipelines_fails_if_it_cannot_fetch_the_base(here: Path) 
     assert ended.returncode == 128 and "gate.sh: git fetch" in ended.stderr, ended.stderr
 
 
+@pytest.mark.thorough
 def test_the_script_for_pipelines_gates_a_commit(here: Path) -> None:
     """With nothing in the environment but what the script needs, as in a new container."""
     subprocess.run(["git", "init", "--quiet"], cwd=here, check=True)

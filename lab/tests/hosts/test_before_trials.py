@@ -206,10 +206,15 @@ def test_a_run_says_what_it_sends_to_other_machines(
     assert server in line and "at most 2 trials of at most 7 connections" in line and line.endswith(said)
 
 
-def test_doctor_and_limits_ask_hosts(network: Network) -> None:
+@pytest.mark.thorough
+def test_doctor_asks_hosts(network: Network) -> None:
+    words = ["doctor", "--json", "--server", f"netns:{network.names[0]}"]
+    assert json.loads(CliRunner().invoke(app, words).stdout)["examinations"]
+
+
+def test_limits_ask_hosts(network: Network) -> None:
     one, other = (f"netns:{each}" for each in network.names[:2])
     runner = CliRunner()
-    assert json.loads(runner.invoke(app, ["doctor", "--json", "--server", one]).stdout)["examinations"]
     words = ["limits", "system_call", "--duration", "100ms", "--rounds", "2"]
     found = runner.invoke(app, [*words, "--json", "--server", one, "--load", other])
     assert found.exit_code == 0, found.output

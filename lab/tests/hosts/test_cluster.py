@@ -65,7 +65,10 @@ def lost(folder: Path, network: Network, lose: Callable[[], None], how: Literal[
     """Check that a host that is lost in mid-trial is named and comes back, and that nothing is left."""
     host = network.names[1]
     trial = lost_in_trial(
-        lambda duration: study_of(folder, network, duration), lose, lambda: network.mend(host), how
+        lambda duration: study_of(folder, network, duration, load_hosts=1),
+        lose,
+        lambda: network.mend(host),
+        how,
     )
     assert any(f"host {host} was lost" in each for each in trial.invalid_reasons), trial
     assert network.becomes_empty()
@@ -244,7 +247,7 @@ def test_clocks_that_differ_are_compared(
     if subprocess.run([*ahead[:5], "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("this machine has no time namespaces")
     monkeypatch.setattr(links, "AGENT", ahead)
-    study = study_of(tmp_path, network)
+    study = study_of(tmp_path, network, load_hosts=1)
     with site_of(study.contenders[0].lab) as site:
         facts = site.facts()["hosts"]
         trial = run_trial(study, study.contenders[0], block=1, position=1, seed=1, site=site)

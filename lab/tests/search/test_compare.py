@@ -575,14 +575,16 @@ def test_comparison_of_two_real_servers(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     servers = ["epoll", "fork_per_client", "--connections", "per_request", "-c", "8", "--bytes", "100"]
-    # On a busy machine a short budget may have no trial of both whose server was read in time.
+    # Other tests keep the CPUs busy. In a longer window the server is read in time all the same.
+    servers += ["--duration", "500ms", "--set", "noise.foreign=100%", "--set", "noise.steal=100%"]
+    # Still, a short budget may have no trial of both whose server was read in time.
     for budget in (40, 90, 300):
         words = [*servers, "--budget", f"{budget}s", "--json", "--out", f"mine{budget}", "--seed", "3"]
         status = main.run_command(["compare", *words, "--save", f"kept{budget}.toml"])
         found = json.loads(capsys.readouterr().out)
         directory = tmp_path / f"mine{budget}/compare"
         costs = costs_of(directory)
-        if costs.keys() == {"epoll", "fork_per_client"}:
+        if {"epoll", "fork_per_client"} <= costs.keys():
             break
     by_metric = {each["metric"]: each for each in found["answers"]}
     (pair,) = by_metric["server_cpu_per_request"]["pairs"]

@@ -11,6 +11,7 @@ use hdrhistogram::serialization::Deserializer;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use crate::support::event_loops::{answer_lines, serve};
 use crate::support::lines::number;
 use crate::support::server::Server;
 use crate::support::table::Table;
@@ -95,9 +96,10 @@ fn a_timed_load_counts_what_is_complete_within_its_window() {
 
 #[test]
 fn marks_come_when_the_window_begins_and_ends() {
-    let server = Server::start("thread_per_client", "bytes", &[]);
+    // Slow enough to leave the CPUs to other tests.
+    let port = serve(|stream| answer_lines(stream, || std::thread::sleep(Duration::from_millis(5))));
     for load in LOADS {
-        let mut command = command(load, server.port, "--clients 2 --duration 3s --warm-up 200ms --json");
+        let mut command = command(load, port, "--bytes 1 --clients 2 --duration 3s --warm-up 200ms --json");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut moments = Vec::new();

@@ -1,4 +1,4 @@
-"""A study whose server is in the first namespace of a network and whose load is in both others."""
+"""A study whose server is in the first namespace of a network and whose load is in the others."""
 
 from __future__ import annotations
 
@@ -34,10 +34,19 @@ design = "epoll"
 
 
 def study_of(
-    folder: Path, network: Network, duration: str = "300ms", *, lab: str = "", settings: str = ""
+    folder: Path,
+    network: Network,
+    duration: str = "300ms",
+    *,
+    load_hosts: int = 2,
+    lab: str = "",
+    settings: str = "",
 ) -> Study:
-    """The study; `lab` has further lines of its table, and `settings` other settings of the load."""
-    server, *others = network.names
+    """The study; `lab` has further lines of its table, and `settings` other settings of the load.
+
+    The start of each host takes a second of a CPU, so a test that needs no two for the load has one.
+    """
+    server, *others = network.names[: 1 + load_hosts]
     text = STUDY.replace("{settings}", settings or f'clients = 7, duration = "{duration}", bytes = 4000')
     text = text.replace("{server}", server).replace("{load}", ", ".join(f'"netns:{each}"' for each in others))
     path = folder / "hosts.toml"
