@@ -27,6 +27,7 @@ from thunderherd.search import compare_study
 from thunderherd.search.compare_study import CompareStudies, Piloted, cheapest
 from thunderherd.search.request import CompareRequest
 from thunderherd.show.sentences.compared import merged, metric_answers, to_know, worse_than_first
+from thunderherd.show.sentences.tables import invalid_trials
 from thunderherd.show.tables.main import metrics_table
 from thunderherd.show.terminal.compared import print_compared
 from thunderherd.statistics.comparisons import first_look_blocks
@@ -447,6 +448,21 @@ def test_what_to_know_groups_invalid_trials_and_names_each_once(study: Study) ->
     assert len(lines) == len(set(lines))
     of_one = summary.model_copy(update={"study": summary.study.model_copy(update={"blocks": 1})})
     assert "; 1 block counts, " in to_know(of_one)[0]
+
+
+def test_invalid_trials_of_several_hosts_are_not_one_reason(study: Study) -> None:
+    summary = summary_of(study, {"iterative": 1000.0, "prefork": 1500.0})
+    reasons = {
+        f"iterative: load: errors: {number} refused, on ssh://{host}": 1
+        for number, host in ((2, "10.1.0.5"), (3, "10.1.0.5"), (4, "10.2.0.5"))
+    }
+    found = summary.model_copy(
+        update={"trials": summary.trials.model_copy(update={"invalid_reasons": reasons})}
+    )
+    assert invalid_trials(found) == [
+        "2 trials invalid (iterative): load: errors: 2 to 3 refused, on ssh://10.1.0.5",
+        "1 trial invalid (iterative): load: errors: 4 refused, on ssh://10.2.0.5",
+    ]
 
 
 @pytest.mark.parametrize(("share", "is_said"), [(None, False), (0.1, False), (0.72, True)])

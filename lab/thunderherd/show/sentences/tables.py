@@ -146,8 +146,8 @@ def of_all_trials(note: str) -> str:
 OF_ALL = re.compile(r"^(\d+) of \1 trials:")
 
 
-NUMBER = re.compile(r"(?<![\w@=.])\d[\d,]*(?:\.\d+)?(?: (?:ns|µs|ms|s)\b)?")
-"""A number in a reason, with its unit if it is a time, but not one in a name."""
+NUMBER = re.compile(r"(?<![\w@=./])\d[\d,]*(?:\.\d+)?(?: (?:ns|µs|ms|s)\b)?")
+"""A number in a reason, with its unit if it is a time, but not one in a name such as ssh://10.0.1.5."""
 
 
 CHECK = re.compile(
