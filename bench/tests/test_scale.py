@@ -38,6 +38,7 @@ def result(real_engine: Path) -> LoadResult:
     return merging.result_with(real, "real", latencies)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("use_engine")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a load and its server need a CPU each")
 def test_every_table_is_printed() -> None:

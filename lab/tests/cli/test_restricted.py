@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["taskset", "cpuset"])
+@pytest.fixture(params=[pytest.param("taskset", marks=pytest.mark.thorough), "cpuset"])
 def on_one_cpu(request: pytest.FixtureRequest, make_control_group: Callable[[str], Path]) -> Sequence[str]:
     """The words before a command that keep it on `CPU`."""
     if request.param == "taskset":

@@ -64,7 +64,10 @@ def run(here: Path, run_once: Path) -> Path:
 # Standard streams -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [*(pytest.param(each, marks=pytest.mark.thorough) for each in ("<&-", ">&-", "2>&-")), "<&- >&- 2>&-"],
+)
 def test_a_run_with_closed_streams_is_complete(closed: str, here: Path) -> None:
     ended = shell(f"$T run small.toml --out run {closed}; echo status $? >status", here)
     assert (here / "status").read_text() == "status 0\n", ended
@@ -360,7 +363,9 @@ REPETITIONS = 4
     ("small", "large", "limit", "between", "fills_in", "code"),
     [
         (SMALL.format("90k"), LARGE, "", READ_ONLY, "trials", "system.enospc"),
-        (SMALL.format("220k"), LARGE, "", "", "the summary", "system.enospc"),
+        pytest.param(
+            SMALL.format("220k"), LARGE, "", "", "the summary", "system.enospc", marks=pytest.mark.thorough
+        ),
         # 64 KiB a file, in the units of sh.
         (SMALL.format("100m"), LARGE, "ulimit -f 128;", "", "trials", "system.efbig"),
         # How much a quota has left depends on when the file system last wrote to its disk.

@@ -209,6 +209,7 @@ def test_output_that_finds_no_room_is_a_failure_of_the_command(
     assert "Traceback" not in (ended.stderr or "")
 
 
+@pytest.mark.thorough
 def test_a_server_that_dies_later_ends_with_128(here: Path) -> None:
     """The pilot starts head a few times; from then on it does not start."""
     starts = "n=$(cat starts 2>/dev/null || echo 0); echo $((n + 1)) >starts; [ $n -lt 3 ]"
@@ -249,6 +250,7 @@ metric = "server_cpu_per_request"
 """A study without verdicts, of a server that forks for each request after all."""
 
 
+@pytest.mark.thorough
 def test_a_study_with_two_workloads_is_gated(here: Path) -> None:
     (here / "two.toml").write_text(OF_DESIGNS)
     for _ in range(3):  # On a busy machine, most servers of a gate may be read too late.
