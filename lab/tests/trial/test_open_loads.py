@@ -229,6 +229,8 @@ def test_load_whose_clients_gave_up_invalidates_its_trial(
     load = closed.loads[0].model_copy(update={"validity": validity})
     (reason,) = validity_faults(Observation(contender, loads=[load]))
     assert reason.startswith(f"load: {cause} = 0.9, ") and reason.endswith(" 0: clients gave up")
+    *_, second = validity_faults(Observation(contender, loads=[load, load], load_hosts=("a", "b")))
+    assert second == f"{reason}, on b"
 
 
 def test_a_fault_of_a_load_names_its_host_if_there_are_several(study: Study, closed: TrialRecord) -> None:
